@@ -1,0 +1,102 @@
+//! Injected time. The only place, with `executor`, that may ask the operating system for it.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// A source of time.
+pub trait Clock: Send + Sync + Debug {
+    /// Time since an arbitrary start; never goes back.
+    fn now(&self) -> Duration;
+    /// Wall time, milliseconds since 1970-01-01 UTC (for expiry).
+    fn unix_millis(&self) -> u64;
+    /// Lets `duration` pass.
+    fn sleep(&self, duration: Duration);
+}
+
+/// The operating system's clock.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: std::time::Instant,
+}
+
+impl SystemClock {
+    /// A clock whose `now` starts at zero.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is where the clock is injected")]
+    pub fn new() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is where the clock is injected")]
+    fn unix_millis(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is where the clock is injected")]
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
+/// A clock that moves only when told, or when somebody sleeps on it.
+#[derive(Debug)]
+pub struct ManualClock {
+    now: Mutex<Duration>,
+    unix_millis_start: u64,
+}
+
+impl ManualClock {
+    /// A clock at zero whose wall time is `unix_millis_start`.
+    #[must_use]
+    pub fn new(unix_millis_start: u64) -> Self {
+        Self { now: Mutex::new(Duration::ZERO), unix_millis_start }
+    }
+
+    /// Moves time on by `duration`.
+    pub fn advance(&self, duration: Duration) {
+        *self.now.lock() += duration;
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        *self.now.lock()
+    }
+
+    fn unix_millis(&self) -> u64 {
+        self.unix_millis_start + u64::try_from(self.now().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.advance(duration);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_only_when_told() {
+        let clock = ManualClock::new(1_000);
+        assert_eq!(clock.unix_millis(), 1_000);
+        clock.sleep(Duration::from_millis(5));
+        clock.advance(Duration::from_millis(7));
+        assert_eq!((clock.now(), clock.unix_millis()), (Duration::from_millis(12), 1_012));
+    }
+}

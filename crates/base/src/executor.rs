@@ -1,0 +1,243 @@
+//! Injected background work: a pool of threads in production, a queue stepped by hand in tests and simulation.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+/// A piece of background work.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// Which queue a job waits in; each has threads of its own so that a flush never waits behind a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Memtable flushes.
+    Flush,
+    /// Compactions and sub-compactions.
+    Compaction,
+    /// Parallel reads of `multi_get` and read-ahead.
+    Read,
+    /// Everything else: file deletion, retries.
+    Housekeeping,
+}
+
+const LANES: usize = 4;
+
+/// Runs background work.
+pub trait Executor: Send + Sync + Debug {
+    /// Queues `job`. Jobs of one lane start in order.
+    fn spawn(&self, lane: Lane, job: Job);
+    /// Runs one queued job on the calling thread if this executor has no threads; true if it ran one.
+    fn help(&self) -> bool;
+    /// How many jobs of `lane` can run at once.
+    fn width(&self, lane: Lane) -> usize;
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    jobs: Mutex<State>,
+    wake: [Condvar; LANES],
+}
+
+#[derive(Default)]
+struct State {
+    lanes: [VecDeque<Job>; LANES],
+    stopping: bool,
+}
+
+impl Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let queued: Vec<usize> = self.lanes.iter().map(VecDeque::len).collect();
+        f.debug_struct("State").field("queued", &queued).field("stopping", &self.stopping).finish()
+    }
+}
+
+/// Threads, a fixed number for each lane. Dropping the pool runs what is queued and joins the threads.
+#[derive(Debug)]
+pub struct ThreadPool {
+    queues: Arc<Queues>,
+    widths: [usize; LANES],
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+impl ThreadPool {
+    /// A pool with `flush`, `compaction` and `read` threads (each at least 1) and one for housekeeping.
+    ///
+    /// # Errors
+    /// The operating system's error if a thread cannot be started.
+    pub fn new(flush: usize, compaction: usize, read: usize) -> std::io::Result<Self> {
+        let queues = Arc::new(Queues::default());
+        let widths = [flush.max(1), compaction.max(1), read.max(1), 1];
+        let mut threads = Vec::new();
+        for (lane, name) in ["flush", "compact", "read", "house"].into_iter().enumerate() {
+            for index in 0..widths[lane] {
+                let queues = Arc::clone(&queues);
+                let builder = std::thread::Builder::new().name(format!("kelvin-{name}-{index}"));
+                threads.push(builder.spawn(move || work(&queues, lane))?);
+            }
+        }
+        Ok(Self { queues, widths, threads: Mutex::new(threads) })
+    }
+}
+
+fn work(queues: &Queues, lane: usize) {
+    loop {
+        let job = {
+            let mut state = queues.jobs.lock();
+            loop {
+                if let Some(job) = state.lanes[lane].pop_front() {
+                    break job;
+                }
+                if state.stopping {
+                    return;
+                }
+                queues.wake[lane].wait(&mut state);
+            }
+        };
+        // A panicking job must not take the lane's thread with it; the job's owner sees that it never reported.
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        drop(outcome);
+    }
+}
+
+impl Executor for ThreadPool {
+    fn spawn(&self, lane: Lane, job: Job) {
+        self.queues.jobs.lock().lanes[lane as usize].push_back(job);
+        self.queues.wake[lane as usize].notify_one();
+    }
+
+    fn help(&self) -> bool {
+        false
+    }
+
+    fn width(&self, lane: Lane) -> usize {
+        self.widths[lane as usize]
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.queues.jobs.lock().stopping = true;
+        for wake in &self.queues.wake {
+            wake.notify_all();
+        }
+        let me = std::thread::current().id();
+        for thread in self.threads.lock().drain(..) {
+            // The last owner may be a job on a pool thread: that thread cannot join itself.
+            if thread.thread().id() != me {
+                let _ended = thread.join();
+            }
+        }
+    }
+}
+
+/// No threads: jobs wait until somebody steps them. Deterministic, for tests and simulation.
+#[derive(Debug, Default)]
+pub struct ManualExecutor {
+    jobs: Mutex<State>,
+}
+
+impl ManualExecutor {
+    /// An executor with nothing queued.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Jobs waiting.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.jobs.lock().lanes.iter().map(VecDeque::len).sum()
+    }
+
+    /// Runs the `choice`-th (modulo) waiting job, lanes in order; false if none waits.
+    pub fn run_nth(&self, choice: usize) -> bool {
+        let job = {
+            let mut state = self.jobs.lock();
+            let queued: usize = state.lanes.iter().map(VecDeque::len).sum();
+            if queued == 0 {
+                return false;
+            }
+            let mut index = choice % queued;
+            let lane = state.lanes.iter_mut().find(|lane| {
+                let here = index < lane.len();
+                if !here {
+                    index -= lane.len();
+                }
+                here
+            });
+            lane.and_then(|lane| lane.remove(index))
+        };
+        job.map(|job| job()).is_some()
+    }
+
+    /// Runs jobs, and the jobs they queue, until none waits.
+    pub fn run_all(&self) {
+        while self.run_nth(0) {}
+    }
+
+    /// Forgets every waiting job, as a power loss does.
+    pub fn discard(&self) {
+        let dropped = std::mem::take(&mut *self.jobs.lock());
+        drop(dropped);
+    }
+}
+
+impl Executor for ManualExecutor {
+    fn spawn(&self, lane: Lane, job: Job) {
+        self.jobs.lock().lanes[lane as usize].push_back(job);
+    }
+
+    fn help(&self) -> bool {
+        self.run_nth(0)
+    }
+
+    fn width(&self, _lane: Lane) -> usize {
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::Signal;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_waiter_is_woken_by_a_job_on_either_executor() {
+        let pool: Arc<dyn Executor> = Arc::new(ThreadPool::new(1, 1, 1).unwrap());
+        for executor in [pool, Arc::new(ManualExecutor::new())] {
+            let (signal, done) = (Arc::new(Signal::new()), Arc::new(AtomicUsize::new(0)));
+            let (their_signal, their_done) = (Arc::clone(&signal), Arc::clone(&done));
+            executor.spawn(
+                Lane::Flush,
+                Box::new(move || {
+                    their_done.store(7, Ordering::Release);
+                    their_signal.raise();
+                }),
+            );
+            let seen = signal
+                .wait_for(&*executor, || Some(done.load(Ordering::Acquire)).filter(|&value| value != 0));
+            assert_eq!(seen, 7);
+        }
+    }
+
+    #[test]
+    fn dropping_a_pool_runs_what_is_queued() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let pool = ThreadPool::new(1, 2, 1).unwrap();
+        for _ in 0..100 {
+            let done = Arc::clone(&done);
+            pool.spawn(
+                Lane::Compaction,
+                Box::new(move || {
+                    done.fetch_add(1, Ordering::Relaxed);
+                }),
+            );
+        }
+        pool.spawn(Lane::Compaction, Box::new(|| panic!("a panicking job leaves its thread alive")));
+        drop(pool);
+        assert_eq!(done.load(Ordering::Relaxed), 100);
+    }
+}

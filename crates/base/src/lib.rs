@@ -1,0 +1,27 @@
+//! What every Kelvin crate shares: keys, sequence numbers, errors, time, background work, and the store traits.
+//!
+//! Nothing here touches a file. Clock, background threads and identity of tiers are injected from here so that
+//! tests and the simulator run the shipped code. Tests stand beside the code.
+
+pub mod clock;
+pub mod coding;
+pub mod error;
+pub mod executor;
+pub mod hash;
+pub mod iter;
+pub mod key;
+pub mod signal;
+pub mod store;
+pub mod tier;
+pub mod tombstone;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, ErrorKind, Result};
+pub use executor::{Executor, Job, Lane, ManualExecutor, ThreadPool};
+pub use hash::hash64;
+pub use iter::InternalIterator;
+pub use key::{KEY_BYTES_MAX, Kind, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
+pub use signal::Signal;
+pub use store::{OrderedStore, PointStore, ScanItem};
+pub use tier::Tier;
+pub use tombstone::RangeTombstone;
