@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -28,6 +29,9 @@ const LANES: usize = 4;
 pub trait Executor: Send + Sync + Debug {
     /// Queues `job`. Jobs of one lane start in order.
     fn spawn(&self, lane: Lane, job: Job);
+    /// Queues `job` on `lane` once `delay` has passed. An executor without threads keeps it until asked
+    /// ([`ManualExecutor::fire_delayed`]). Delayed jobs still waiting when the executor stops are dropped.
+    fn spawn_after(&self, delay: Duration, lane: Lane, job: Job);
     /// Runs one queued job on the calling thread if this executor has no threads; true if it ran one.
     fn help(&self) -> bool;
     /// How many jobs of `lane` can run at once.
@@ -38,12 +42,20 @@ pub trait Executor: Send + Sync + Debug {
 struct Queues {
     jobs: Mutex<State>,
     wake: [Condvar; LANES],
+    timer: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     lanes: [VecDeque<Job>; LANES],
+    delayed: Vec<Delayed>,
     stopping: bool,
+}
+
+struct Delayed {
+    due: Instant,
+    lane: Lane,
+    job: Job,
 }
 
 impl Debug for State {
@@ -77,7 +89,30 @@ impl ThreadPool {
                 threads.push(builder.spawn(move || work(&queues, lane))?);
             }
         }
+        let timer_queues = Arc::clone(&queues);
+        let builder = std::thread::Builder::new().name("kelvin-timer".to_string());
+        threads.push(builder.spawn(move || keep_time(&timer_queues))?);
         Ok(Self { queues, widths, threads: Mutex::new(threads) })
+    }
+}
+
+/// Moves delayed jobs to their lanes when they are due.
+#[expect(clippy::disallowed_methods, reason = "delays of background work are measured here and nowhere else")]
+fn keep_time(queues: &Queues) {
+    let mut state = queues.jobs.lock();
+    while !state.stopping {
+        let now = Instant::now();
+        while let Some(index) = state.delayed.iter().position(|delayed| delayed.due <= now) {
+            let due = state.delayed.swap_remove(index);
+            state.lanes[due.lane as usize].push_back(due.job);
+            queues.wake[due.lane as usize].notify_one();
+        }
+        match state.delayed.iter().map(|delayed| delayed.due).min() {
+            Some(due) => {
+                queues.timer.wait_until(&mut state, due);
+            }
+            None => queues.timer.wait(&mut state),
+        }
     }
 }
 
@@ -107,6 +142,16 @@ impl Executor for ThreadPool {
         self.queues.wake[lane as usize].notify_one();
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "delays of background work are measured here and nowhere else"
+    )]
+    fn spawn_after(&self, delay: Duration, lane: Lane, job: Job) {
+        let due = Instant::now() + delay;
+        self.queues.jobs.lock().delayed.push(Delayed { due, lane, job });
+        self.queues.timer.notify_one();
+    }
+
     fn help(&self) -> bool {
         false
     }
@@ -122,6 +167,7 @@ impl Drop for ThreadPool {
         for wake in &self.queues.wake {
             wake.notify_all();
         }
+        self.queues.timer.notify_all();
         let me = std::thread::current().id();
         for thread in self.threads.lock().drain(..) {
             // The last owner may be a job on a pool thread: that thread cannot join itself.
@@ -177,6 +223,17 @@ impl ManualExecutor {
         while self.run_nth(0) {}
     }
 
+    /// Queues every delayed job, as if all their delays had passed; how many there were.
+    pub fn fire_delayed(&self) -> usize {
+        let mut state = self.jobs.lock();
+        let due = std::mem::take(&mut state.delayed);
+        let count = due.len();
+        for delayed in due {
+            state.lanes[delayed.lane as usize].push_back(delayed.job);
+        }
+        count
+    }
+
     /// Forgets every waiting job, as a power loss does.
     pub fn discard(&self) {
         let dropped = std::mem::take(&mut *self.jobs.lock());
@@ -187,6 +244,11 @@ impl ManualExecutor {
 impl Executor for ManualExecutor {
     fn spawn(&self, lane: Lane, job: Job) {
         self.jobs.lock().lanes[lane as usize].push_back(job);
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the due time is stored, never waited for")]
+    fn spawn_after(&self, delay: Duration, lane: Lane, job: Job) {
+        self.jobs.lock().delayed.push(Delayed { due: Instant::now() + delay, lane, job });
     }
 
     fn help(&self) -> bool {
@@ -221,6 +283,27 @@ mod tests {
                 .wait_for(&*executor, || Some(done.load(Ordering::Acquire)).filter(|&value| value != 0));
             assert_eq!(seen, 7);
         }
+    }
+
+    #[test]
+    fn a_delayed_job_runs_after_its_delay_or_when_fired() {
+        let pool = ThreadPool::new(1, 1, 1).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let later = sender.clone();
+        pool.spawn_after(Duration::from_millis(1), Lane::Read, Box::new(move || later.send("pool").unwrap()));
+        assert_eq!(receiver.recv().unwrap(), "pool");
+
+        let manual = ManualExecutor::new();
+        manual.spawn_after(
+            Duration::from_secs(3600),
+            Lane::Read,
+            Box::new(move || sender.send("manual").unwrap()),
+        );
+        manual.run_all();
+        assert!(receiver.try_recv().is_err());
+        assert_eq!(manual.fire_delayed(), 1);
+        manual.run_all();
+        assert_eq!(receiver.recv().unwrap(), "manual");
     }
 
     #[test]
