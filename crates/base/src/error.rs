@@ -161,6 +161,24 @@ impl Error {
         matches!(self.kind(), ErrorKind::TierUnavailable | ErrorKind::Busy | ErrorKind::NoSpace)
     }
 
+    /// What happened, without the place.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.0.what
+    }
+
+    /// What was expected and what was found instead, if that is the matter.
+    #[must_use]
+    pub fn expected_found(&self) -> Option<(&str, &str)> {
+        self.0.expected_found.as_ref().map(|(expected, found)| (expected.as_str(), found.as_str()))
+    }
+
+    /// What the user can do, if the place that met the error knows.
+    #[must_use]
+    pub fn advised(&self) -> Option<&str> {
+        self.0.advice.as_deref()
+    }
+
     /// The file concerned, if one is.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
