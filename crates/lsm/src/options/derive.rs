@@ -1,0 +1,192 @@
+//! Derives every figure from the settings. Pure; the settings were checked before.
+//!
+//! The sizes follow from two figures, the fast capacity and the memory limit, so that a store of 1 MiB and one of
+//! 1 TiB have the same shape: about 64 write buffers and 128 tables in the fast tier, an eighth of it at most kept
+//! for work in flight. DESIGN section 8. Tests: `tests.rs` beside.
+
+use super::{Config, Options, Profile};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Fast capacity over memtable size, so that level 0 at its trigger and level 1 take a sixteenth each.
+const MEMTABLES_IN_FAST: u64 = 64;
+/// Fast capacity over table size (DESIGN section 8 asks for at least some 50).
+const TABLES_IN_FAST: u64 = 128;
+/// Fast capacity over manifest size.
+const MANIFESTS_IN_FAST: u64 = 128;
+const SIZE_BYTES_MAX: u64 = 64 * MIB;
+const SIZE_BYTES_MIN: u64 = 16 * KIB;
+
+/// Takes what was set by hand, remembering its name, or what follows from the rest.
+struct Choice {
+    by_hand: Vec<&'static str>,
+}
+
+impl Choice {
+    fn of<T>(&mut self, name: &'static str, given: Option<T>, derived: T) -> T {
+        match given {
+            Some(value) => {
+                self.by_hand.push(name);
+                value
+            }
+            None => derived,
+        }
+    }
+}
+
+/// Percent of memory for write buffers.
+const fn memtable_percent(profile: Profile) -> u64 {
+    match profile {
+        Profile::Balanced | Profile::Scans => 25,
+        Profile::Reads => 12,
+        Profile::Writes => 50,
+    }
+}
+
+/// Runs at level 0 at which they are merged, writes are delayed, writes stop.
+const fn level0_runs(profile: Profile) -> [usize; 3] {
+    match profile {
+        Profile::Balanced | Profile::Scans => [4, 8, 12],
+        Profile::Reads => [2, 6, 10],
+        Profile::Writes => [6, 12, 18],
+    }
+}
+
+/// The write buffers: how large, how many, and their bytes together.
+struct Memtables {
+    bytes: u64,
+    count_max: usize,
+    budget_bytes: u64,
+}
+
+fn memtables(options: &Options, choice: &mut Choice) -> Memtables {
+    let share_bytes = options.memory * memtable_percent(options.profile) / 100;
+    let count_max = choice.of("memtables_max", options.advanced.memtables_max, 4);
+    let by_memory = share_bytes / count_max as u64;
+    let by_capacity = options.fast_capacity.map_or(u64::MAX, |bytes| bytes / MEMTABLES_IN_FAST);
+    let derived = by_memory.min(by_capacity).clamp(SIZE_BYTES_MIN, SIZE_BYTES_MAX);
+    let bytes = choice.of("memtable_bytes", options.advanced.memtable_bytes, derived);
+    Memtables { bytes, count_max, budget_bytes: bytes.saturating_mul(count_max as u64) }
+}
+
+fn table_bytes(options: &Options, memtable_bytes: u64, choice: &mut Choice) -> u64 {
+    let by_memtable = memtable_bytes.saturating_mul(4).clamp(2 * MIB, SIZE_BYTES_MAX);
+    let derived = options
+        .fast_capacity
+        .map_or(by_memtable, |bytes| (bytes / TABLES_IN_FAST).clamp(SIZE_BYTES_MIN, by_memtable));
+    choice.of("table_bytes", options.advanced.table_bytes, derived)
+}
+
+/// A compaction of one table meets about `level_ratio` tables below and writes them anew before it frees any.
+fn compaction_bytes(options: &Options, table_bytes: u64) -> u64 {
+    table_bytes.saturating_mul(u64::from(options.advanced.level_ratio) + 2)
+}
+
+fn block_bytes(options: &Options, table_bytes: u64, choice: &mut Choice) -> [usize; 2] {
+    // A table holds at least four blocks, so that its index is worth having.
+    let most = usize::try_from(table_bytes / 4).unwrap_or(usize::MAX).max(4 << 10);
+    let slow = if options.profile == Profile::Scans { 32 << 10 } else { 16 << 10 };
+    let advanced = &options.advanced;
+    [
+        choice.of("fast_block_bytes", advanced.fast_block_bytes, most.min(16 << 10)),
+        choice.of("slow_block_bytes", advanced.slow_block_bytes, most.min(slow)),
+    ]
+}
+
+/// `bytes` within bounds, in whole disk sectors.
+fn sectors(bytes: u64, least: usize, most: usize) -> usize {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).clamp(least, most);
+    bytes / kelvin_storage::ALIGNMENT * kelvin_storage::ALIGNMENT
+}
+
+fn readahead_bytes(options: &Options, choice: &mut Choice) -> [usize; 2] {
+    let by_compaction = options.memory / (64 * options.advanced.compactions_max as u64);
+    let scan_most = if options.profile == Profile::Scans { 1 << 20 } else { 256 << 10 };
+    let advanced = &options.advanced;
+    [
+        choice.of(
+            "compaction_readahead_bytes",
+            advanced.compaction_readahead_bytes,
+            sectors(by_compaction, 32 << 10, 2 << 20),
+        ),
+        choice.of(
+            "scan_readahead_bytes",
+            advanced.scan_readahead_bytes,
+            sectors(options.memory / 256, 32 << 10, scan_most),
+        ),
+    ]
+}
+
+fn filter_bits(profile: Profile) -> u32 {
+    if profile == Profile::Reads { 14 } else { 10 }
+}
+
+/// Derives the configuration.
+pub(super) fn derive(options: &Options) -> Config {
+    let advanced = &options.advanced;
+    let mut choice = Choice { by_hand: Vec::new() };
+    let memtables = memtables(options, &mut choice);
+    let table_bytes = table_bytes(options, memtables.bytes, &mut choice);
+    let [compact_at, delay_at, stop_at] = level0_runs(options.profile);
+    let manifest =
+        options.fast_capacity.map_or(16 * MIB, |b| (b / MANIFESTS_IN_FAST).clamp(8 * KIB, 16 * MIB));
+    let manifest_bytes_max = choice.of("manifest_bytes_max", advanced.manifest_bytes_max, manifest);
+    let wal = memtables.budget_bytes.saturating_add(memtables.bytes);
+    let wal_bytes_max = choice.of("wal_bytes_max", advanced.wal_bytes_max, wal);
+    let compaction = compaction_bytes(options, table_bytes);
+    let fast_reserve = compaction.saturating_add(memtables.bytes.saturating_mul(2));
+    // The old manifest lives until the new one is durable.
+    let beside_levels = fast_reserve.saturating_add(wal_bytes_max).saturating_add(2 * manifest_bytes_max);
+    let level0_compact_at = choice.of("level0_compact_at", advanced.level0_compact_at, compact_at);
+    let level0_delay_at =
+        choice.of("level0_delay_at", advanced.level0_delay_at, delay_at.max(level0_compact_at));
+    let level0_stop_at = choice.of("level0_stop_at", advanced.level0_stop_at, stop_at.max(level0_delay_at));
+    let debt = memtables.bytes.saturating_mul(256);
+    let debt_delay_bytes = choice.of("debt_delay_bytes", advanced.debt_delay_bytes, debt);
+    let debt_stop = debt_delay_bytes.saturating_mul(4);
+    let [compaction_readahead_bytes, scan_readahead_bytes] = readahead_bytes(options, &mut choice);
+    Config {
+        dir: options.dir.clone(),
+        slow_dir: options.slow_dir.clone(),
+        capacity_bytes: [options.fast_capacity, options.slow_capacity],
+        reserve_bytes: [fast_reserve, options.slow_capacity.map_or(compaction, |b| compaction.min(b / 8))],
+        fast_levels_bytes: options.fast_capacity.map(|bytes| bytes.saturating_sub(beside_levels)),
+        memory_bytes: options.memory,
+        memtable_budget_bytes: memtables.budget_bytes,
+        cache_bytes_min: options.memory / 16,
+        durability: options.durability,
+        compression: options.compression,
+        profile: options.profile,
+        block_bytes: block_bytes(options, table_bytes, &mut choice),
+        restart_interval: advanced.restart_interval,
+        filter_bits_per_key: choice.of(
+            "filter_bits_per_key",
+            advanced.filter_bits_per_key,
+            filter_bits(options.profile),
+        ),
+        memtable_bytes: memtables.bytes,
+        memtables_max: memtables.count_max,
+        table_bytes,
+        level_ratio: advanced.level_ratio,
+        levels_max: advanced.levels_max,
+        level1_bytes: memtables.bytes.saturating_mul(level0_compact_at as u64),
+        level0_compact_at,
+        level0_delay_at,
+        level0_stop_at,
+        debt_delay_bytes,
+        debt_stop_bytes: choice.of("debt_stop_bytes", advanced.debt_stop_bytes, debt_stop),
+        compactions_max: advanced.compactions_max,
+        flushes_max: advanced.flushes_max,
+        read_threads: advanced.read_threads,
+        table_io: advanced.table_io,
+        wal_bytes_max,
+        manifest_bytes_max,
+        slow_deadline: advanced.slow_deadline,
+        compaction_readahead_bytes,
+        scan_readahead_bytes,
+        verify_new_tables: advanced.verify_new_tables,
+        seed: advanced.seed,
+        by_hand: choice.by_hand,
+    }
+}

@@ -1,0 +1,151 @@
+//! Tests of the options: defaults for every size, refusals by name, and the explanation.
+
+use kelvin_base::ErrorKind;
+use kelvin_base::Tier;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+fn tiered(fast_capacity: u64) -> Options {
+    Options::new("/fast").slow("/slow").fast_capacity(fast_capacity)
+}
+
+fn refusal(options: &Options) -> String {
+    let error = options.derive().expect_err("must be refused");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    error.to_string()
+}
+
+#[test]
+fn every_size_of_store_gets_a_sound_shape_without_help() {
+    for capacity in [MIB, 3 * MIB, 10 * MIB, 100 << 20, 100_000_000, GIB, 10 * GIB, TIB, 100 * TIB] {
+        for memory in [MIB, 8 * MIB, 256 * MIB, 16 * GIB] {
+            for profile in Profile::ALL {
+                let config = tiered(capacity).memory(memory).profile(profile).derive().unwrap();
+                let context = format!("{capacity} {memory} {profile:?}");
+                let levels = config.fast_levels_bytes.unwrap();
+                assert!(levels >= capacity / 2, "half of the fast tier is for data: {context}");
+                assert!(capacity / config.table_bytes >= 50, "some 50 tables: {context}");
+                let level0 = config.memtable_bytes * config.level0_stop_at as u64;
+                assert!(level0 <= levels / 2, "a full level 0 leaves room below: {context}");
+                assert!(config.memtable_budget_bytes <= memory / 2, "{context}");
+                assert!(config.block_size(Tier::Fast) as u64 <= config.table_bytes / 4, "{context}");
+                let readers = config.compaction_readahead_bytes * config.compactions_max * 6;
+                assert!(readers as u64 <= memory / 2, "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_standard_small_benchmark_keeps_three_quarters_of_the_fast_tier_for_data() {
+    let config = tiered(100 * MIB).derive().unwrap();
+    assert_eq!(config.memtable_bytes, 100 * MIB / 64);
+    assert_eq!(config.table_bytes, 100 * MIB / 128);
+    assert!(config.fast_levels_bytes.unwrap() > 75 * MIB);
+}
+
+#[test]
+fn deriving_twice_gives_the_same_figures() {
+    let options = tiered(GIB).memory(64 * MIB);
+    assert_eq!(options.derive().unwrap(), options.derive().unwrap());
+}
+
+#[test]
+fn a_refusal_names_the_option_what_was_given_what_is_allowed_and_what_to_do() {
+    assert_eq!(
+        refusal(&tiered(1000)),
+        "invalid argument: option fast_capacity cannot be 1000 B (1000 bytes): allowed is 1 MiB to 1 EiB; \
+         capacities are in bytes; leave it out for no limit"
+    );
+}
+
+#[test]
+fn absurd_options_are_refused_by_name() {
+    let plain = || Options::new("/fast");
+    let cases: Vec<(&str, Options)> = vec![
+        ("dir ", Options::new("")),
+        ("slow_dir", tiered(GIB).slow("")),
+        ("slow_dir", tiered(GIB).slow("/fast")),
+        ("slow_dir", tiered(GIB).slow("/fast/./x/..")),
+        ("slow_dir", tiered(GIB).slow("/fast/slow")),
+        ("slow_dir", Options::new("/slow/fast").slow("/slow").fast_capacity(GIB)),
+        ("fast_capacity", plain().slow("/slow")),
+        ("fast_capacity", plain().fast_capacity(0)),
+        ("fast_capacity", plain().fast_capacity(u64::MAX)),
+        ("slow_capacity", plain().slow_capacity(GIB)),
+        ("slow_capacity", tiered(GIB).slow_capacity(1)),
+        ("memory", plain().memory(0)),
+        ("memory", plain().memory(u64::MAX)),
+        ("level_ratio", plain().advanced(|a| a.level_ratio = 1)),
+        ("levels_max", tiered(GIB).advanced(|a| a.levels_max = 2)),
+        ("levels_max", plain().advanced(|a| a.levels_max = 1000)),
+        ("restart_interval", plain().advanced(|a| a.restart_interval = 0)),
+        ("filter_bits_per_key", plain().advanced(|a| a.filter_bits_per_key = Some(1000))),
+        ("fast_block_bytes", plain().advanced(|a| a.fast_block_bytes = Some(0))),
+        ("slow_block_bytes", plain().advanced(|a| a.slow_block_bytes = Some(usize::MAX))),
+        ("memtable_bytes", plain().advanced(|a| a.memtable_bytes = Some(1))),
+        ("memtable_bytes", plain().advanced(|a| a.memtable_bytes = Some(GIB))),
+        ("memtables_max", plain().advanced(|a| a.memtables_max = Some(1))),
+        ("table_bytes", plain().advanced(|a| a.table_bytes = Some(u64::MAX))),
+        ("fast_capacity", tiered(GIB).advanced(|a| a.table_bytes = Some(GIB))),
+        ("level0_compact_at", plain().advanced(|a| a.level0_compact_at = Some(0))),
+        ("level0_delay_at", plain().advanced(|a| a.level0_delay_at = Some(1))),
+        ("level0_stop_at", plain().advanced(|a| a.level0_stop_at = Some(5))),
+        ("debt_stop_bytes", plain().advanced(|a| a.debt_stop_bytes = Some(MIB))),
+        ("compactions_max", plain().advanced(|a| a.compactions_max = 0)),
+        ("flushes_max", plain().advanced(|a| a.flushes_max = 0)),
+        ("read_threads", plain().advanced(|a| a.read_threads = usize::MAX)),
+        ("wal_bytes_max", plain().advanced(|a| a.wal_bytes_max = Some(8 << 10))),
+        ("manifest_bytes_max", plain().advanced(|a| a.manifest_bytes_max = Some(0))),
+        ("slow_deadline", plain().advanced(|a| a.slow_deadline = std::time::Duration::ZERO)),
+        ("scan_readahead_bytes", plain().advanced(|a| a.scan_readahead_bytes = Some(1))),
+    ];
+    for (name, options) in cases {
+        let text = refusal(&options);
+        assert!(text.contains(&format!("option {}", name.trim_end())), "{name}: {text}");
+        assert!(text.contains("; "), "says what to do: {text}");
+    }
+}
+
+#[test]
+fn neighbouring_directories_with_a_common_beginning_are_not_nested() {
+    assert!(tiered(GIB).slow("/fast2").derive().is_ok());
+}
+
+#[test]
+fn what_is_set_by_hand_is_used_and_said_so() {
+    let config = Options::new("/fast").advanced(|a| a.memtable_bytes = Some(MIB)).derive().unwrap();
+    assert_eq!(config.memtable_bytes, MIB);
+    let rows = config.explain();
+    let row = rows.iter().find(|row| row.name == "memtable_bytes").unwrap();
+    assert_eq!((row.value.as_str(), row.why.as_str()), ("1 MiB", "set by hand"));
+    assert!(rows.iter().all(|row| !row.value.is_empty() && !row.why.is_empty()));
+}
+
+#[test]
+fn the_explanation_has_a_row_for_every_figure_once() {
+    let rows = tiered(GIB).derive().unwrap().explain();
+    let mut names: Vec<_> = rows.iter().map(|row| row.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), rows.len());
+    for name in
+        ["fast_capacity", "slow_capacity", "memory", "fast_reserve_bytes", "level1_bytes", "slow_deadline"]
+    {
+        assert!(names.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn young_levels_stay_plain_and_each_tier_gets_its_codec() {
+    let config = tiered(GIB).compression(CompressionChoice::ByTier).derive().unwrap();
+    assert_eq!(config.compression_at(0, Tier::Fast), CompressionChoice::None);
+    assert_eq!(config.compression_at(2, Tier::Fast), CompressionChoice::Lz4);
+    assert_eq!(config.compression_at(3, Tier::Slow), CompressionChoice::Zstd);
+    let config = tiered(GIB).compression(CompressionChoice::None).derive().unwrap();
+    assert_eq!(config.compression_at(3, Tier::Slow), CompressionChoice::None);
+}
