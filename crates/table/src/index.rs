@@ -1,0 +1,264 @@
+//! The index: for each data block a separator at or behind its last entry, and its length.
+//!
+//! On disk: count, then for each block `shared varint, unshared varint, key bytes, trailer u64, len varint`. In memory: flat
+//! arrays, searched by the eight bytes that follow the keys' common prefix, so that most steps of the binary
+//! search compare two integers.
+//!
+//! Separators are shortened between different user keys; where versions of one user key go on in the next block, the
+//! separator is the exact last entry, so that a search at an older moment finds the right block.
+
+use std::cmp::Ordering;
+
+use kelvin_base::coding::{get_u64, get_varint, put_varint};
+
+use crate::format::{Handle, TRAILER_BYTES};
+
+/// Collects the index while a table is written.
+#[derive(Debug, Default)]
+pub struct IndexBuilder {
+    out: Vec<u8>,
+    count: u64,
+    last: Vec<u8>,
+}
+
+/// The shortest key at or behind `last` and before `next`, where `last < next`.
+#[must_use]
+pub fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
+    let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
+    if let (Some(&low), Some(&high)) = (last.get(common), next.get(common))
+        && low + 1 < high
+    {
+        let mut short = last[..=common].to_vec();
+        short[common] = low + 1;
+        return short;
+    }
+    last.to_vec()
+}
+
+impl IndexBuilder {
+    /// Adds a block of `len` bytes (trailer not counted) whose entries are at or before the separator.
+    pub fn add(&mut self, user_key: &[u8], trailer: u64, len: usize) {
+        let shared = self.last.iter().zip(user_key).take_while(|(a, b)| a == b).count();
+        put_varint(&mut self.out, shared as u64);
+        put_varint(&mut self.out, (user_key.len() - shared) as u64);
+        self.out.extend_from_slice(&user_key[shared..]);
+        self.out.extend_from_slice(&trailer.to_le_bytes());
+        put_varint(&mut self.out, len as u64);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(&user_key[shared..]);
+        self.count += 1;
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub const fn size_bytes(&self) -> usize {
+        self.out.len() + 10
+    }
+
+    /// Blocks so far.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The index's bytes.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.out.len() + 10);
+        put_varint(&mut out, self.count);
+        out.extend_from_slice(&self.out);
+        out
+    }
+}
+
+/// An index in memory.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// Separators' user keys, one behind the other, without the common prefix.
+    keys: Vec<u8>,
+    /// Ends of the keys in `keys`.
+    ends: Vec<u32>,
+    prefixes: Vec<u64>,
+    trailers: Vec<u64>,
+    /// Offsets of the blocks, and of what follows the last.
+    offsets: Vec<u64>,
+    common: Vec<u8>,
+}
+
+/// The first eight bytes as a number that sorts like them.
+fn prefix_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(eight) => u64::from_be_bytes(*eight),
+        None => {
+            let mut eight = [0; 8];
+            eight[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(eight)
+        }
+    }
+}
+
+impl Index {
+    /// The index in `bytes`; blocks begin at offset 0. `None` if malformed.
+    #[must_use]
+    pub fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let input = &mut bytes;
+        let count = usize::try_from(get_varint(input)?).ok()?;
+        // An entry takes at least eleven bytes.
+        if count > input.len() / 11 + 1 {
+            return None;
+        }
+        let mut index = Self { offsets: vec![0], ..Self::default() };
+        let mut key: Vec<u8> = Vec::new();
+        let mut keys: Vec<u8> = Vec::new();
+        let mut starts = Vec::with_capacity(count);
+        let mut offset = 0u64;
+        for number in 0..count {
+            let shared = usize::try_from(get_varint(input)?).ok()?;
+            let unshared = usize::try_from(get_varint(input)?).ok()?;
+            let (rest, tail) = input.split_at_checked(unshared)?;
+            *input = tail;
+            if shared > key.len() {
+                return None;
+            }
+            key.truncate(shared);
+            key.extend_from_slice(rest);
+            if number == 0 {
+                index.common = key.clone();
+            }
+            let common = index.common.iter().zip(&key).take_while(|(a, b)| a == b).count();
+            index.common.truncate(common);
+            starts.push(keys.len());
+            keys.extend_from_slice(&key);
+            index.trailers.push(get_u64(input)?);
+            offset = offset.checked_add(get_varint(input)?)?.checked_add(TRAILER_BYTES as u64)?;
+            index.offsets.push(offset);
+        }
+        starts.push(keys.len());
+        for range in starts.windows(2) {
+            let own = &keys[range[0] + index.common.len()..range[1]];
+            index.keys.extend_from_slice(own);
+            index.ends.push(u32::try_from(index.keys.len()).ok()?);
+            index.prefixes.push(prefix_of(own));
+        }
+        index.keys.shrink_to_fit();
+        input.is_empty().then_some(index)
+    }
+
+    /// How many blocks there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.trailers.len()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.trailers.is_empty()
+    }
+
+    /// Where block `index` lies.
+    #[must_use]
+    pub fn handle(&self, index: usize) -> Option<Handle> {
+        let (start, end) = (*self.offsets.get(index)?, *self.offsets.get(index + 1)?);
+        Some(Handle { offset: start, len: usize::try_from(end - start).ok()?.checked_sub(TRAILER_BYTES)? })
+    }
+
+    /// Offset behind the last block.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offsets.last().copied().unwrap_or(0)
+    }
+
+    fn own_key(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        &self.keys[start..self.ends[index] as usize]
+    }
+
+    /// The separator's user key of block `index`, which must exist.
+    #[must_use]
+    pub fn separator_key(&self, index: usize) -> Vec<u8> {
+        [self.common.as_slice(), self.own_key(index)].concat()
+    }
+
+    /// The first block that can hold entries at or behind the target; `len()` if none can.
+    #[must_use]
+    pub fn seek(&self, user_key: &[u8], trailer: u64) -> usize {
+        let own = match user_key.strip_prefix(self.common.as_slice()) {
+            Some(own) => own,
+            None if user_key < self.common.as_slice() => return 0,
+            None => return self.len(),
+        };
+        let prefix = prefix_of(own);
+        let low = self.prefixes.partition_point(|&have| have < prefix);
+        let same = self.prefixes[low..].partition_point(|&have| have == prefix);
+        let (mut low, mut high) = (low, low + same);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let order = self.own_key(middle).cmp(own).then(trailer.cmp(&self.trailers[middle]));
+            if order == Ordering::Less { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Memory it takes, bytes.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        self.keys.capacity()
+            + self.ends.capacity() * 4
+            + (self.prefixes.capacity() + self.trailers.capacity() + self.offsets.capacity()) * 8
+            + self.common.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_separator_lies_between_and_is_short() {
+        assert_eq!(separator(b"abcdef", b"abxyz"), b"abd");
+        assert_eq!(separator(b"abc", b"abd"), b"abc");
+        assert_eq!(separator(b"abc", b"abcd"), b"abc");
+        assert_eq!(separator(b"a\xff\xff", b"b"), b"a\xff\xff");
+    }
+
+    #[test]
+    fn seek_finds_the_first_block_at_or_behind_the_target() {
+        let keys: Vec<Vec<u8>> = (0..300u32).map(|n| format!("user{:06}", n * 2).into_bytes()).collect();
+        let mut builder = IndexBuilder::default();
+        for key in &keys {
+            builder.add(key, 0, 100);
+        }
+        let index = Index::decode(&builder.finish()).unwrap();
+        for n in 0..600u32 {
+            let target = format!("user{n:06}").into_bytes();
+            let want = keys.partition_point(|key| key < &target);
+            assert_eq!(index.seek(&target, 5), want);
+        }
+        assert_eq!((index.seek(b"a", 5), index.seek(b"z", 5), index.seek(b"user", 5)), (0, 300, 0));
+        assert_eq!(index.handle(2), Some(Handle { offset: 218, len: 100 }));
+        assert_eq!(index.handle(300), None);
+    }
+
+    #[test]
+    fn versions_of_one_key_over_several_blocks_are_told_apart_by_trailer() {
+        let mut builder = IndexBuilder::default();
+        for trailer in [900, 600, 300] {
+            builder.add(b"k", trailer, 10);
+        }
+        let index = Index::decode(&builder.finish()).unwrap();
+        assert_eq!([1000, 900, 899, 600, 301, 300, 299].map(|t| index.seek(b"k", t)), [0, 0, 1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn malformed_indexes_are_refused() {
+        let mut builder = IndexBuilder::default();
+        builder.add(b"abc", 1, 10);
+        builder.add(b"abd", 1, 10);
+        let good = builder.finish();
+        for cut in 0..good.len() {
+            assert!(Index::decode(&good[..cut]).is_none(), "cut at {cut}");
+        }
+        assert!(Index::decode(&[0xff, 0xff, 0xff, 0xff, 0x0f]).is_none());
+    }
+}

@@ -1,0 +1,269 @@
+//! Writes a table: entries in internal-key order, then filter, index, tombstones, properties and footer.
+//!
+//! Invariants: a key is refused if it does not sort behind the last; a filter hash is added once for each user key;
+//! blocks are cut at `block_size_bytes`. Tests: `reader/tests.rs`.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use kelvin_base::coding::{put_bytes, put_varint};
+use kelvin_base::hash64;
+use kelvin_base::key::{EXPIRES, Kind, split_expiry, split_internal, trailer_kind_byte, trailer_sequence};
+use kelvin_base::{Error, RangeTombstone, Result, SEQUENCE_MAX, Sequence};
+use kelvin_storage::WriteFile;
+
+use crate::block::BlockBuilder;
+use crate::filter::Filter;
+use crate::format::{Compression, Footer, append_trailer};
+use crate::index::{IndexBuilder, separator};
+use crate::properties::Properties;
+
+/// How a table is made.
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions {
+    /// Bytes of entries in a data block before it is cut.
+    pub block_size_bytes: usize,
+    /// Entries between restart points.
+    pub restart_interval: usize,
+    /// Filter bits a key; 0 for no filter.
+    pub filter_bits_per_key: u32,
+    /// How blocks are compressed.
+    pub compression: Compression,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            block_size_bytes: 16 * 1024,
+            restart_interval: 16,
+            filter_bits_per_key: 10,
+            compression: Compression::None,
+        }
+    }
+}
+
+/// A table being written.
+#[derive(Debug)]
+pub struct TableWriter {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    file_number: u64,
+    options: TableOptions,
+    block: BlockBuilder,
+    last_trailer: u64,
+    /// A finished block whose separator waits for the next key: its last key's trailer and its length on disk.
+    pending: Option<(Vec<u8>, u64, usize)>,
+    index: IndexBuilder,
+    hashes: Vec<u64>,
+    tombstones: Vec<RangeTombstone>,
+    first_key: Option<Bytes>,
+    last_key: Vec<u8>,
+    properties: Properties,
+    offset: u64,
+}
+
+impl TableWriter {
+    /// A table `file_number` in `file`, which lies at `path`.
+    #[must_use]
+    pub fn new(file: Box<dyn WriteFile>, path: &Path, file_number: u64, options: TableOptions) -> Self {
+        Self {
+            file,
+            path: path.to_path_buf(),
+            file_number,
+            options,
+            block: BlockBuilder::new(options.restart_interval),
+            last_trailer: 0,
+            pending: None,
+            index: IndexBuilder::default(),
+            hashes: Vec::new(),
+            tombstones: Vec::new(),
+            first_key: None,
+            last_key: Vec::new(),
+            properties: Properties { sequence_min: SEQUENCE_MAX, ..Properties::default() },
+            offset: 0,
+        }
+    }
+
+    /// Adds an entry behind the last one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it does not sort behind the last one; else the file's.
+    pub fn add(&mut self, internal_key: &[u8], stored: &[u8]) -> Result<()> {
+        let (user_key, trailer) = split_internal(internal_key)
+            .ok_or_else(|| Error::invalid("an internal key is shorter than a trailer"))?;
+        let first = self.first_key.is_none();
+        let new_user_key = first || user_key != self.last_key;
+        if !first && (user_key < self.last_key.as_slice() || (!new_user_key && trailer >= self.last_trailer))
+        {
+            return Err(Error::invalid("entries of a table must come in order").file(&self.path));
+        }
+        if first {
+            self.first_key = Some(Bytes::copy_from_slice(user_key));
+        }
+        if let Some((last, last_trailer, len)) = self.pending.take() {
+            if new_user_key {
+                self.index.add(&separator(&last, user_key), 0, len);
+            } else {
+                self.index.add(&last, last_trailer, len);
+            }
+        }
+        if new_user_key {
+            if self.options.filter_bits_per_key > 0 {
+                self.hashes.push(hash64(user_key));
+            }
+            self.last_key.clear();
+            self.last_key.extend_from_slice(user_key);
+        }
+        self.last_trailer = trailer;
+        self.block.add(user_key, trailer, stored);
+        self.count(user_key, trailer, stored);
+        if self.block.size_bytes() >= self.options.block_size_bytes {
+            self.cut_block()?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, user_key: &[u8], trailer: u64, stored: &[u8]) {
+        let kind_byte = trailer_kind_byte(trailer);
+        let facts = &mut self.properties;
+        facts.entries += 1;
+        facts.key_bytes += user_key.len() as u64;
+        facts.value_bytes += stored.len() as u64;
+        facts.deletions += u64::from(Kind::from_byte(kind_byte) == Some(Kind::Deletion));
+        facts.copies += u64::from(Kind::from_byte(kind_byte) == Some(Kind::Copy));
+        if kind_byte & EXPIRES != 0
+            && let Some((Some(expiry), _)) = split_expiry(kind_byte, stored)
+        {
+            facts.expiry_min_ms = if facts.expiring == 0 { expiry } else { facts.expiry_min_ms.min(expiry) };
+            facts.expiry_max_ms = facts.expiry_max_ms.max(expiry);
+            facts.expiring += 1;
+        }
+        self.saw(trailer_sequence(trailer));
+    }
+
+    fn saw(&mut self, sequence: Sequence) {
+        self.properties.sequence_min = self.properties.sequence_min.min(sequence);
+        self.properties.sequence_max = self.properties.sequence_max.max(sequence);
+    }
+
+    /// Adds a range tombstone, in any order. Empty ranges are left out.
+    pub fn add_tombstone(&mut self, tombstone: RangeTombstone) {
+        if tombstone.start < tombstone.end {
+            self.saw(tombstone.sequence);
+            self.tombstones.push(tombstone);
+        }
+    }
+
+    /// Bytes of the file if it were finished now, roughly.
+    #[must_use]
+    pub fn estimated_size_bytes(&self) -> u64 {
+        let filter = self.hashes.len() * self.options.filter_bits_per_key as usize / 8;
+        self.offset + (self.block.size_bytes() + self.index.size_bytes() + filter) as u64
+    }
+
+    /// Point entries added.
+    #[must_use]
+    pub const fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// True if there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.properties.entries == 0 && self.tombstones.is_empty()
+    }
+
+    fn cut_block(&mut self) -> Result<()> {
+        let last = self.block.last_key().to_vec();
+        let payload = self.block.finish();
+        let len = self.write_block(payload, self.options.compression)?;
+        self.properties.data_blocks += 1;
+        self.pending = Some((last, self.last_trailer, len));
+        Ok(())
+    }
+
+    /// Writes a block and its trailer; the length of its payload on disk.
+    fn write_block(&mut self, payload: Vec<u8>, compression: Compression) -> Result<usize> {
+        let (mut bytes, compression) = match compression.compress(&payload) {
+            Some(packed) => (packed, compression),
+            None => (payload, Compression::None),
+        };
+        let len = bytes.len();
+        let mut trailer = Vec::with_capacity(crate::format::TRAILER_BYTES);
+        append_trailer(&mut trailer, self.file_number, self.offset, compression, &bytes);
+        bytes.extend_from_slice(&trailer);
+        self.append(&bytes)?;
+        Ok(len)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.append(bytes).map_err(|source| Error::io("writing a table", &self.path, source))?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes what remains and syncs the file. The directory is the caller's to sync.
+    ///
+    /// # Errors
+    /// The file's; the table is then unusable.
+    pub fn finish(mut self) -> Result<Properties> {
+        if self.block.entries() > 0 {
+            self.cut_block()?;
+        }
+        if let Some((last, _, len)) = self.pending.take() {
+            self.index.add(&last, 0, len);
+        }
+        self.note_range();
+        let meta_offset = self.offset;
+        let filter = if self.hashes.is_empty() {
+            Vec::new()
+        } else {
+            Filter::build(&self.hashes, self.options.filter_bits_per_key).encode()
+        };
+        let index = std::mem::take(&mut self.index).finish();
+        let tombstones = encode_tombstones(&self.tombstones);
+        let properties = self.properties.encode();
+        let mut lens = [0; 4];
+        for (len, block) in lens.iter_mut().zip([filter, index, tombstones, properties]) {
+            let payload_len = self.write_block(block, Compression::None)?;
+            *len = u32::try_from(payload_len)
+                .map_err(|_| Error::invalid("a table's index or filter is over 4 GiB").file(&self.path))?;
+        }
+        let footer = Footer { file_number: self.file_number, meta_offset, lens }.encode(self.offset);
+        self.append(&footer)?;
+        self.file.sync().map_err(|source| Error::io("syncing a table", &self.path, source))?;
+        self.properties.size_bytes = self.offset;
+        self.properties.tail_bytes = self.offset - meta_offset;
+        Ok(self.properties)
+    }
+
+    fn note_range(&mut self) {
+        let facts = &mut self.properties;
+        facts.range_tombstones = self.tombstones.len() as u64;
+        if facts.sequence_min > facts.sequence_max {
+            facts.sequence_min = facts.sequence_max;
+        }
+        let first_stone = self.tombstones.iter().map(|stone| &stone.start).min();
+        let smallest = self.first_key.iter().chain(first_stone).min();
+        facts.smallest = smallest.cloned().unwrap_or_default();
+        facts.largest = Bytes::copy_from_slice(&self.last_key);
+        if let Some(end) = self.tombstones.iter().map(|stone| &stone.end).max()
+            && (self.first_key.is_none() || end.as_ref() > self.last_key.as_slice())
+        {
+            facts.largest = end.clone();
+            facts.largest_exclusive = true;
+        }
+    }
+}
+
+/// Range tombstones: count, then `start, end` behind their lengths and the sequence number, varints.
+fn encode_tombstones(tombstones: &[RangeTombstone]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, tombstones.len() as u64);
+    for stone in tombstones {
+        put_bytes(&mut out, &stone.start);
+        put_bytes(&mut out, &stone.end);
+        put_varint(&mut out, stone.sequence);
+    }
+    out
+}
