@@ -6,6 +6,7 @@ pub mod batch;
 pub mod compaction;
 pub mod db;
 pub mod iter;
+pub mod memory;
 pub mod memtable;
 pub mod options;
 pub mod space;

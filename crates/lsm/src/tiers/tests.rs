@@ -1,0 +1,1 @@
+//! Tests of the tiers (being extended with the identity's cases).
