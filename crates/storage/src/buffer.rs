@@ -1,12 +1,16 @@
 //! Memory aligned for direct I/O.
 //!
 //! Invariant: `ptr` is either dangling with `capacity == 0` or an allocation of `capacity` bytes at
-//! [`ALIGNMENT`], all of them initialised (zeroed at allocation, copied on growth).
+//! [`ALIGNMENT`], all of them initialised (zeroed at allocation, copied on growth). `capacity` is a multiple of
+//! [`ALIGNMENT`] and at most [`CAPACITY_MAX`]. Tests below run under Miri.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use crate::ALIGNMENT;
+
+/// The most bytes a buffer can hold: what a Rust allocation may span, in whole units of [`ALIGNMENT`].
+pub const CAPACITY_MAX: usize = isize::MAX.unsigned_abs() / ALIGNMENT * ALIGNMENT;
 
 /// A buffer whose memory starts at a multiple of [`ALIGNMENT`] and grows by multiples of it.
 #[derive(Debug)]
@@ -28,6 +32,9 @@ impl AlignedBuf {
     }
 
     /// A zeroed buffer of at least `capacity` bytes.
+    ///
+    /// # Panics
+    /// As [`AlignedBuf::grow`].
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut buf = Self::new();
@@ -42,10 +49,17 @@ impl AlignedBuf {
     }
 
     /// Makes room for `capacity` bytes; what the buffer held stays.
+    ///
+    /// # Panics
+    /// If `capacity` is above [`CAPACITY_MAX`], which no machine can hold: lengths are bounded before they get here.
     pub fn grow(&mut self, capacity: usize) {
         if capacity <= self.capacity {
             return;
         }
+        assert!(
+            capacity <= CAPACITY_MAX,
+            "a buffer of {capacity} bytes was asked for; the most is {CAPACITY_MAX}"
+        );
         let rounded = capacity.next_multiple_of(ALIGNMENT);
         let layout = Self::layout(rounded);
         // SAFETY: the layout's size is not zero, as `capacity > self.capacity >= 0`.
@@ -72,7 +86,10 @@ impl AlignedBuf {
     }
 
     fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, ALIGNMENT).unwrap_or_else(|_| Layout::new::<u8>())
+        match Layout::from_size_align(capacity, ALIGNMENT) {
+            Ok(layout) => layout,
+            Err(error) => panic!("{capacity} bytes are no layout, though `grow` bounds them: {error}"),
+        }
     }
 
     fn free(&mut self) {
@@ -109,5 +126,35 @@ mod tests {
         assert_eq!(buf.capacity(), 3 * ALIGNMENT);
         assert_eq!(&buf.as_slice()[..4], b"abc\0");
         assert!(AlignedBuf::new().as_slice().is_empty());
+    }
+
+    #[test]
+    fn growing_to_what_is_there_keeps_the_memory_in_place() {
+        let mut buf = AlignedBuf::with_capacity(ALIGNMENT);
+        let before = buf.as_slice().as_ptr();
+        buf.grow(0);
+        buf.grow(ALIGNMENT);
+        assert_eq!(buf.as_slice().as_ptr(), before);
+    }
+
+    #[test]
+    fn a_buffer_can_be_taken_and_sent_to_another_thread() {
+        let mut buf = AlignedBuf::with_capacity(10);
+        buf.as_mut_slice()[9] = 7;
+        let taken = std::mem::take(&mut buf);
+        let ninth = std::thread::scope(|scope| scope.spawn(move || taken.as_slice()[9]).join().unwrap());
+        assert_eq!((ninth, buf.capacity()), (7, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes was asked for")]
+    fn an_absurd_capacity_panics_instead_of_allocating_less() {
+        drop(AlignedBuf::with_capacity(usize::MAX - 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes was asked for")]
+    fn the_first_capacity_above_the_bound_panics() {
+        drop(AlignedBuf::with_capacity(CAPACITY_MAX + 1));
     }
 }

@@ -6,6 +6,11 @@
 //! DESIGN section 2, RELIABILITY seam S1.
 
 pub mod buffer;
+mod content;
+pub mod memory;
+pub mod os;
+mod seeded;
+pub mod throttle;
 
 use std::fmt::Debug;
 use std::io;
@@ -14,6 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
+pub use memory::MemoryStorage;
+pub use os::OsStorage;
+pub use throttle::ThrottledStorage;
 
 /// Alignment of offsets, lengths and memory for direct I/O, bytes.
 pub const ALIGNMENT: usize = 4096;
@@ -34,8 +42,9 @@ pub struct Create {
     pub mode: IoMode,
     /// Disk space to allocate at once, bytes; 0 for none. The file's length does not include it.
     pub preallocate_bytes: u64,
-    /// Keep an existing file's blocks and bytes and overwrite them from the start (recycled WAL files).
-    /// Otherwise an existing file is an `AlreadyExists` error.
+    /// Keep an existing file's blocks and bytes and overwrite them from the start (recycled WAL files); an absent
+    /// one is made. Old bytes after the last appended one may read as zeros up to the next multiple of
+    /// [`ALIGNMENT`]. Otherwise an existing file is an `AlreadyExists` error.
     pub reuse: bool,
 }
 
@@ -50,6 +59,7 @@ impl Create {
 /// A file open for reading at any position, from any number of threads.
 pub trait ReadFile: Send + Sync + Debug {
     /// Reads `len` bytes at `offset` into `buf` and says where in `buf` they lie (direct I/O reads whole sectors).
+    /// `buf` grows as needed; what it held is lost, and after an error so may be its memory.
     ///
     /// # Errors
     /// `UnexpectedEof` if the file ends before; else the operating system's error.
@@ -136,7 +146,7 @@ pub trait Storage: Send + Sync + Debug {
     /// # Errors
     /// The operating system's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Names of the files and directories in `dir`, sorted.
+    /// Names (without `dir`) of the files and directories in `dir`, sorted.
     ///
     /// # Errors
     /// The operating system's error.
