@@ -52,11 +52,23 @@ pub enum BatchOp<'a> {
     },
 }
 
+impl BatchOp<'_> {
+    /// The id of the keyspace it writes.
+    #[must_use]
+    pub const fn keyspace(&self) -> u32 {
+        let (Self::Point { keyspace, .. } | Self::RangeDelete { keyspace, .. }) = self;
+        *keyspace
+    }
+}
+
 /// Operations applied together. Each gets its own sequence number, in order; later ones win.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBatch {
     data: Vec<u8>,
     count: u32,
+    /// The distinct keyspaces: most batches have one, which needs no allocation.
+    keyspace_first: Option<u32>,
+    keyspaces_more: Vec<u32>,
 }
 
 impl Default for WriteBatch {
@@ -69,7 +81,7 @@ impl WriteBatch {
     /// An empty batch.
     #[must_use]
     pub fn new() -> Self {
-        Self { data: vec![0; BATCH_HEADER_BYTES], count: 0 }
+        Self::with_capacity(0)
     }
 
     /// An empty batch with room for `bytes` of encoded operations.
@@ -77,7 +89,7 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut data = Vec::with_capacity(BATCH_HEADER_BYTES.saturating_add(bytes));
         data.resize(BATCH_HEADER_BYTES, 0);
-        Self { data, count: 0 }
+        Self { data, count: 0, keyspace_first: None, keyspaces_more: Vec::new() }
     }
 
     /// The batch of encoded bytes, all of them checked.
@@ -85,12 +97,14 @@ impl WriteBatch {
     /// # Errors
     /// `Corruption` if they are no batch.
     pub fn from_encoded(data: Vec<u8>) -> Result<Self> {
+        let mut batch = Self::new();
         let ops = BatchOps::new(&data)?;
-        let count = ops.operations();
+        batch.count = ops.operations();
         for op in ops {
-            op?;
+            batch.note_keyspace(op?.keyspace());
         }
-        Ok(Self { data, count })
+        batch.data = data;
+        Ok(batch)
     }
 
     /// Sets `key` to `value`.
@@ -164,6 +178,9 @@ impl WriteBatch {
         }
         self.data.extend_from_slice(body);
         self.set_count(self.count + other.count);
+        for keyspace in other.keyspaces() {
+            self.note_keyspace(keyspace);
+        }
         Ok(())
     }
 
@@ -171,6 +188,8 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.data.truncate(BATCH_HEADER_BYTES);
         self.set_count(0);
+        self.keyspace_first = None;
+        self.keyspaces_more.clear();
     }
 
     /// Operations in the batch: the sequence numbers it takes.
@@ -185,22 +204,32 @@ impl WriteBatch {
         self.count == 0
     }
 
-    /// Length of the encoding, bytes.
-    #[must_use]
-    pub fn size_bytes(&self) -> usize {
-        self.data.len()
-    }
-
     /// The encoding, as the write-ahead log stores it.
     #[must_use]
-    pub fn encoded(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.data
     }
 
     /// The operations in order.
     #[must_use]
-    pub fn ops(&self) -> BatchOps<'_> {
-        BatchOps { rest: &self.data[BATCH_HEADER_BYTES..], count: self.count, left: self.count, size: self.data.len() }
+    pub fn ops(&self) -> CheckedOps<'_> {
+        let rest = &self.data[BATCH_HEADER_BYTES..];
+        CheckedOps(BatchOps { rest, count: self.count, left: self.count, size: self.data.len() })
+    }
+
+    /// The ids of the keyspaces it writes, each once.
+    pub fn keyspaces(&self) -> impl Iterator<Item = u32> + '_ {
+        self.keyspace_first.into_iter().chain(self.keyspaces_more.iter().copied())
+    }
+
+    fn note_keyspace(&mut self, keyspace: u32) {
+        match self.keyspace_first {
+            None => self.keyspace_first = Some(keyspace),
+            Some(first) if first != keyspace && !self.keyspaces_more.contains(&keyspace) => {
+                self.keyspaces_more.push(keyspace);
+            }
+            Some(_) => {}
+        }
     }
 
     fn begin(&mut self, kind_byte: u8, keyspace: u32, key: &[u8]) {
@@ -208,6 +237,7 @@ impl WriteBatch {
         put_varint(&mut self.data, u64::from(keyspace));
         put_bytes(&mut self.data, key);
         self.set_count(self.count + 1);
+        self.note_keyspace(keyspace);
     }
 
     fn set_count(&mut self, count: u32) {
@@ -221,6 +251,24 @@ impl WriteBatch {
         // Kind, keyspace and two lengths take at most 1 + 5 + 5 + 5 bytes.
         let size = self.data.len() + 16 + payload;
         if size > BATCH_BYTES_MAX { Err(too_large(size)) } else { Ok(()) }
+    }
+}
+
+/// The operations of a [`WriteBatch`], whose bytes were checked as they went in.
+#[derive(Clone, Debug)]
+pub struct CheckedOps<'a>(BatchOps<'a>);
+
+impl<'a> Iterator for CheckedOps<'a> {
+    type Item = BatchOp<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let op = self.0.next()?;
+        debug_assert!(op.is_ok(), "a batch holds only what its checks passed");
+        op.ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.left as usize, Some(self.0.left as usize))
     }
 }
 
@@ -245,7 +293,8 @@ impl<'a> BatchOps<'a> {
             return Err(corrupt(0, "the batch ends inside its count"));
         };
         if size > BATCH_BYTES_MAX {
-            return Err(corrupt(0, "the batch is too large").expected(format!("at most {BATCH_BYTES_MAX} bytes"), size));
+            return Err(corrupt(0, "the batch is too large")
+                .expected(format!("at most {BATCH_BYTES_MAX} bytes"), size));
         }
         let possible = rest.len() / OP_BYTES_MIN;
         if u64::from(count) > possible as u64 {

@@ -231,7 +231,9 @@ mod tests {
         let (threads, each) = if cfg!(miri) { (3, 40) } else { (8, 20_000) };
         let mut all: Vec<usize> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
-                .map(|_| scope.spawn(|| (0..each).map(|_| arena.allocate(40).addr().get()).collect::<Vec<_>>()))
+                .map(|_| {
+                    scope.spawn(|| (0..each).map(|_| arena.allocate(40).addr().get()).collect::<Vec<_>>())
+                })
                 .collect();
             workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
         });

@@ -65,7 +65,8 @@ impl InternalIterator for MemIter {
 
     fn prev(&mut self) -> Result<()> {
         let list = &self.memtable.list;
-        let before = self.node().and_then(|node| list.seek_before(&Target::new(node.user_key(), node.trailer())));
+        let before =
+            self.node().and_then(|node| list.seek_before(&Target::new(node.user_key(), node.trailer())));
         self.at = before.map(NodeRef::save);
         Ok(())
     }

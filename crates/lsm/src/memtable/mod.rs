@@ -85,18 +85,25 @@ impl MemTable {
 
     /// Inserts one entry: [`Self::inserter`] is cheaper for several.
     ///
-    /// False, and nothing is done, if an entry of the same key, sequence number and kind byte is there already.
+    /// Nothing is done if an entry of the same key, sequence number and kind byte is there already.
     ///
     /// # Panics
     /// If key or value are 4 GiB or more (the batch's limits are far below).
-    pub fn insert(&self, user_key: &[u8], sequence: Sequence, kind_byte: u8, stored: &[u8]) -> bool {
-        self.inserter().insert(user_key, sequence, kind_byte, stored)
+    pub fn insert(&self, user_key: &[u8], sequence: Sequence, kind_byte: u8, stored: &[u8]) {
+        self.inserter().insert(user_key, sequence, kind_byte, stored);
     }
 
     /// An inserter, which remembers where it inserted last: keys in ascending order need no search. One per thread.
     #[must_use]
     pub fn inserter(&self) -> Inserter<'_> {
-        Inserter { list: ListInserter::new(&self.list), memtable: self, entries: 0, deletions: 0, first: Sequence::MAX, last: 0 }
+        Inserter {
+            list: ListInserter::new(&self.list),
+            memtable: self,
+            entries: 0,
+            deletions: 0,
+            first: Sequence::MAX,
+            last: 0,
+        }
     }
 
     /// Adds a range tombstone.
@@ -153,14 +160,14 @@ impl MemTable {
 
     /// Bytes used: entries with their overhead, and range tombstones. Compare with a memtable's size limit.
     #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.list.arena().used_bytes() + self.tombstones.bytes.load(Ordering::Relaxed)
+    pub fn memory_bytes(&self) -> u64 {
+        (self.list.arena().used_bytes() + self.tombstones.bytes.load(Ordering::Relaxed)) as u64
     }
 
     /// Bytes held from the system: [`Self::memory_bytes`] and what the last chunk (at most 1 MiB) still has room for.
     #[must_use]
-    pub fn reserved_bytes(&self) -> usize {
-        self.list.arena().reserved_bytes() + self.tombstones.bytes.load(Ordering::Relaxed)
+    pub fn reserved_bytes(&self) -> u64 {
+        (self.list.arena().reserved_bytes() + self.tombstones.bytes.load(Ordering::Relaxed)) as u64
     }
 
     /// Point entries. Those of an [`Inserter`] count when it is dropped; so for the next three.
@@ -236,15 +243,17 @@ pub struct Inserter<'a> {
 
 impl Inserter<'_> {
     /// As [`MemTable::insert`].
-    pub fn insert(&mut self, user_key: &[u8], sequence: Sequence, kind_byte: u8, stored: &[u8]) -> bool {
+    ///
+    /// # Panics
+    /// As [`MemTable::insert`].
+    pub fn insert(&mut self, user_key: &[u8], sequence: Sequence, kind_byte: u8, stored: &[u8]) {
         if !self.list.insert(user_key, trailer(sequence, kind_byte), stored) {
-            return false;
+            return;
         }
         self.entries += 1;
         self.deletions += u64::from(kind_byte == Kind::Deletion as u8);
         self.first = self.first.min(sequence);
         self.last = self.last.max(sequence);
-        true
     }
 }
 

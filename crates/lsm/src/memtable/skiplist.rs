@@ -334,8 +334,17 @@ impl<'a> Inserter<'a> {
     }
 
     /// [`Self::insert`] with a height from 1 to [`HEIGHT_MAX`].
-    pub(super) fn insert_at_height(&mut self, user_key: &[u8], trailer: u64, value: &[u8], height: usize) -> bool {
-        assert!(u32::try_from(user_key.len()).is_ok() && u32::try_from(value.len()).is_ok(), "entry too long");
+    pub(super) fn insert_at_height(
+        &mut self,
+        user_key: &[u8],
+        trailer: u64,
+        value: &[u8],
+        height: usize,
+    ) -> bool {
+        assert!(
+            u32::try_from(user_key.len()).is_ok() && u32::try_from(value.len()).is_ok(),
+            "entry too long"
+        );
         let target = Target::new(user_key, trailer);
         self.position(&target, height);
         if self.after[0].is_some_and(|next| target.order_of(next) == Order::Equal) {
@@ -394,7 +403,8 @@ impl<'a> Inserter<'a> {
             // Relaxed: the exchange below publishes it.
             node.link(level).store(after, Ordering::Relaxed);
             let link = self.before[level].link(level);
-            let linked = link.compare_exchange(after, node.node.as_ptr(), Ordering::Release, Ordering::Relaxed);
+            let linked =
+                link.compare_exchange(after, node.node.as_ptr(), Ordering::Release, Ordering::Relaxed);
             if linked.is_ok() {
                 return true;
             }

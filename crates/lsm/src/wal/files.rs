@@ -1,0 +1,132 @@
+//! The log files of a store: which there are, which are needed, which are kept to be overwritten.
+//!
+//! Invariants
+//! - F1 A log is given up only by `release`, whose caller knows that tables hold all its records.
+//! - F2 At most `recycle_max` given-up files are kept; the others are removed. Kept files keep their old names, so
+//!   after a restart they are logs below the needed number like any other.
+//!
+//! Tests: `tests/files.rs`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kelvin_base::{Error, Result};
+use kelvin_storage::Storage;
+use parking_lot::Mutex;
+
+use super::format::{log_path, parse_log_name};
+use super::writer::{WalOptions, WalWriter};
+
+/// The logs in one directory.
+#[derive(Debug)]
+pub struct LogFiles {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    preallocate_bytes: u64,
+    recycle_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Logs that may hold needed records, with their sizes.
+    live: BTreeMap<u64, Live>,
+    /// Given-up files kept to be overwritten, with their bytes on disk.
+    spare: Vec<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Live {
+    /// Bytes on disk when it was opened or made.
+    allocated: u64,
+    /// Bytes written by its writer.
+    written: Arc<AtomicU64>,
+}
+
+impl Live {
+    fn bytes(&self) -> u64 {
+        self.allocated.max(self.written.load(Ordering::Relaxed))
+    }
+}
+
+impl LogFiles {
+    /// The logs found in `dir`. New ones are made with `preallocate_bytes` of disk space, and at most `recycle_max`
+    /// old files are kept to be overwritten.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        preallocate_bytes: u64,
+        recycle_max: usize,
+    ) -> Result<Self> {
+        let mut state = State::default();
+        let names = storage.list(dir).map_err(|error| Error::io("list the logs", dir, error))?;
+        for number in names.iter().filter_map(|name| parse_log_name(name)) {
+            let path = log_path(dir, number);
+            let allocated =
+                storage.file_len(&path).map_err(|error| Error::io("measure a log", &path, error))?;
+            state.live.insert(number, Live { allocated, written: Arc::default() });
+        }
+        Ok(Self { storage, dir: dir.to_path_buf(), preallocate_bytes, recycle_max, state: Mutex::new(state) })
+    }
+
+    /// Numbers of the logs that may hold needed records, ascending.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<u64> {
+        self.state.lock().live.keys().copied().collect()
+    }
+
+    /// Makes the log `number`, in a kept file if there is one.
+    ///
+    /// # Errors
+    /// The storage's. A kept file is not tried twice.
+    pub fn create(&self, number: u64) -> Result<WalWriter> {
+        let spare = self.state.lock().spare.pop();
+        let recycle = spare.map(|(old, _)| old);
+        let options = WalOptions { preallocate_bytes: self.preallocate_bytes, recycle };
+        let writer = WalWriter::create(&*self.storage, &self.dir, number, options)?;
+        let allocated = self.preallocate_bytes.max(spare.map_or(0, |(_, bytes)| bytes));
+        self.state.lock().live.insert(number, Live { allocated, written: writer.size() });
+        Ok(writer)
+    }
+
+    /// Gives up every log below `needed`: keeps some of their files, removes the others.
+    ///
+    /// # Errors
+    /// The storage's; the file that could not be removed is tried again by the next call.
+    pub fn release(&self, needed: u64) -> Result<()> {
+        loop {
+            let mut state = self.state.lock();
+            let Some(entry) = state.live.first_entry().filter(|entry| *entry.key() < needed) else {
+                return Ok(());
+            };
+            let number = *entry.key();
+            let bytes = entry.get().bytes();
+            if state.spare.len() < self.recycle_max {
+                state.live.remove(&number);
+                state.spare.push((number, bytes));
+                continue;
+            }
+            drop(state);
+            let path = log_path(&self.dir, number);
+            match self.storage.remove(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove a log", &path, error));
+                }
+                _ => self.state.lock().live.remove(&number),
+            };
+        }
+    }
+
+    /// Bytes of disk space held: logs, what is allocated ahead, and kept files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let spare: u64 = state.spare.iter().map(|(_, bytes)| bytes).sum();
+        spare + state.live.values().map(Live::bytes).sum::<u64>()
+    }
+}
