@@ -1,2 +1,40 @@
-//! (being built)
-fn main() {}
+//! Project chores: `cargo run -p xtask -- tidy` checks the house rules that no lint checks, and
+//! `cargo run -p xtask -- policy` the licences and bans of `deny.toml` over the dependencies in use.
+//!
+//! Both run in the tests too, so that `cargo test --workspace` enforces them.
+
+mod files;
+mod policy;
+mod tidy;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let chore = std::env::args().nth(1);
+    let root = files::root();
+    let outcome = match chore.as_deref() {
+        Some("tidy") => tidy::check(&root),
+        Some("policy") => policy::check(&root),
+        _ => {
+            eprintln!("usage: cargo run -p xtask -- tidy | policy");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(findings) if findings.is_empty() => {
+            println!("{}: nothing to say", chore.unwrap_or_default());
+            ExitCode::SUCCESS
+        }
+        Ok(findings) => {
+            for finding in &findings {
+                eprintln!("{finding}");
+            }
+            eprintln!("{} findings", findings.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("cannot check: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
