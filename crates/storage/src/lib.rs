@@ -7,6 +7,9 @@
 
 pub mod buffer;
 mod content;
+pub mod crash;
+pub mod deadline;
+pub mod fault;
 pub mod memory;
 pub mod os;
 mod seeded;
@@ -19,6 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
+pub use crash::{CrashLog, CrashStorage};
+pub use deadline::DeadlineStorage;
+pub use fault::FaultStorage;
 pub use memory::MemoryStorage;
 pub use os::OsStorage;
 pub use throttle::ThrottledStorage;

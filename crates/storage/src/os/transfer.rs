@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_write_in_pieces_is_whole_and_a_refused_one_ends() {
-        let mut file = vec![0; 40];
+        let mut file = [0; 40];
         write_full(b"0123456789abcdef", 8, 8, |at, part| {
             let at = usize::try_from(at).unwrap();
             let count = part.len().min(9);

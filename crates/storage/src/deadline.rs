@@ -1,0 +1,403 @@
+//! A storage that may hang, behind a deadline (RELIABILITY M21).
+//!
+//! Every operation runs on a worker thread; the caller waits at most the deadline and then gets `TimedOut`, while the
+//! hung operation keeps its worker and whatever it owns until the device lets go. After a timeout, calls fail at once
+//! until a probe, one call per [`Deadline::probe_interval`] of the clock, is answered in time.
+//!
+//! Invariants
+//! - A worker owns all that its operation touches: buffers move to it and come back, so a late end harms nobody.
+//! - A writer whose operation timed out is gone; later calls on it answer `TimedOut`.
+//! - At most [`Deadline::workers_max`] threads, hung ones included; with none to spare a call fails at once.
+//!
+//! The wait is on the operating system's time; probes follow the injected clock. Tests: below and
+//! `tests/conformance.rs`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use kelvin_base::{Clock, Job};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
+
+/// Appended bytes gathered before they are handed to a worker without a flush.
+const WRITE_BUFFER_BYTES: usize = 256 << 10;
+
+/// How long a [`DeadlineStorage`] waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// The longest an operation may take.
+    pub limit: Duration,
+    /// From a timeout to the next call that is let through.
+    pub probe_interval: Duration,
+    /// Most threads.
+    pub workers_max: usize,
+}
+
+impl Deadline {
+    /// `limit` per operation, a probe after as long again, 32 threads at most.
+    #[must_use]
+    pub const fn new(limit: Duration) -> Self {
+        Self { limit, probe_interval: limit, workers_max: 32 }
+    }
+}
+
+#[derive(Default)]
+struct Workers {
+    state: Mutex<WorkersState>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct WorkersState {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    total: usize,
+    stopping: bool,
+}
+
+fn work(workers: &Workers) {
+    let mut state = workers.state.lock();
+    loop {
+        if let Some(job) = state.jobs.pop_front() {
+            drop(state);
+            // The waiting caller sees that its operation never reported.
+            let _outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            state = workers.state.lock();
+        } else if state.stopping {
+            state.total -= 1;
+            return;
+        } else {
+            state.idle += 1;
+            workers.wake.wait(&mut state);
+            state.idle -= 1;
+        }
+    }
+}
+
+impl Workers {
+    /// Queues `job` for an idle or a new thread; false if there are too many.
+    fn run(self: &Arc<Self>, workers_max: usize, job: Job) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        if state.jobs.len() < state.idle {
+            state.jobs.push_back(job);
+            self.wake.notify_one();
+            return Ok(true);
+        }
+        if state.total >= workers_max {
+            return Ok(false);
+        }
+        let workers = Arc::clone(self);
+        std::thread::Builder::new().name("kelvin-deadline".to_string()).spawn(move || work(&workers))?;
+        state.total += 1;
+        state.jobs.push_back(job);
+        Ok(true)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Breaker {
+    /// When the next call is let through, while the device is thought hung.
+    probe_at: Option<Duration>,
+}
+
+struct Shared {
+    inner: Arc<dyn Storage>,
+    deadline: Deadline,
+    clock: Arc<dyn Clock>,
+    breaker: Mutex<Breaker>,
+    workers: Arc<Workers>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("inner", &self.inner)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Idle threads end; hung ones end when the device lets go. Joining them could hang the caller.
+        self.workers.state.lock().stopping = true;
+        self.workers.wake.notify_all();
+    }
+}
+
+fn timed_out(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+impl Shared {
+    /// Lets the call through, or fails it at once while the device is thought hung.
+    fn enter(&self) -> io::Result<()> {
+        let mut breaker = self.breaker.lock();
+        match breaker.probe_at {
+            Some(at) if self.clock.now() < at => Err(timed_out("the device did not answer an earlier call")),
+            Some(_) => {
+                // This call is the probe; the next one waits its turn.
+                breaker.probe_at = Some(self.clock.now() + self.deadline.probe_interval);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn run<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        self.enter()?;
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let job = Box::new(move || {
+            // Nobody listens any more after a timeout; what came out is dropped here.
+            let _sent = sender.send(operation());
+        });
+        if !self.workers.run(self.deadline.workers_max, job)? {
+            return Err(timed_out("every worker waits for the device"));
+        }
+        match receiver.recv_timeout(self.deadline.limit) {
+            Ok(answer) => {
+                self.breaker.lock().probe_at = None;
+                Ok(answer)
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                self.breaker.lock().probe_at = Some(self.clock.now() + self.deadline.probe_interval);
+                Err(timed_out("the device did not answer in time"))
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("a device operation panicked")),
+        }
+    }
+}
+
+/// A storage whose operations end in time, if with an error.
+#[derive(Debug)]
+pub struct DeadlineStorage {
+    shared: Arc<Shared>,
+}
+
+impl DeadlineStorage {
+    /// `inner` behind `deadline`, probing by `clock`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Storage>, deadline: Deadline, clock: Arc<dyn Clock>) -> Self {
+        let (breaker, workers) = (Mutex::default(), Arc::default());
+        Self { shared: Arc::new(Shared { inner, deadline, clock, breaker, workers }) }
+    }
+
+    /// True while calls fail at once because the device did not answer.
+    #[must_use]
+    pub fn is_tripped(&self) -> bool {
+        self.shared.breaker.lock().probe_at.is_some()
+    }
+
+    fn on<T: Send + 'static>(
+        &self,
+        path: &Path,
+        operation: impl FnOnce(&dyn Storage, &Path) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (inner, path) = (Arc::clone(&self.shared.inner), path.to_path_buf());
+        self.shared.run(move || operation(&*inner, &path))?
+    }
+}
+
+#[derive(Debug)]
+struct DeadlineReader {
+    inner: Arc<dyn ReadFile>,
+    shared: Arc<Shared>,
+}
+
+impl ReadFile for DeadlineReader {
+    fn read_at(&self, offset: u64, len: usize, buf: &mut AlignedBuf) -> io::Result<Range<usize>> {
+        let (inner, mut moved) = (Arc::clone(&self.inner), std::mem::take(buf));
+        let (range, moved) = self.shared.run(move || (inner.read_at(offset, len, &mut moved), moved))?;
+        *buf = moved;
+        range
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let inner = Arc::clone(&self.inner);
+        self.shared.run(move || inner.len())?
+    }
+}
+
+#[derive(Debug)]
+struct DeadlineWriter {
+    /// Absent once an operation on it timed out.
+    inner: Option<Box<dyn WriteFile>>,
+    shared: Arc<Shared>,
+    buffer: Vec<u8>,
+    handed: u64,
+}
+
+impl DeadlineWriter {
+    /// Hands what gathered to the file, then runs `then`.
+    fn hand_over(&mut self, then: fn(&mut dyn WriteFile) -> io::Result<()>) -> io::Result<()> {
+        let Some(mut file) = self.inner.take() else {
+            return Err(timed_out("an earlier call on this file was not answered"));
+        };
+        let data = std::mem::take(&mut self.buffer);
+        self.handed += u64::try_from(data.len()).unwrap_or(u64::MAX);
+        let (outcome, file, mut data) = self.shared.run(move || {
+            let outcome = if data.is_empty() { Ok(()) } else { file.append(&data) };
+            (outcome.and_then(|()| then(&mut *file)), file, data)
+        })?;
+        data.clear();
+        self.buffer = data;
+        self.inner = Some(file);
+        outcome
+    }
+}
+
+impl WriteFile for DeadlineWriter {
+    fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        self.buffer.extend_from_slice(data);
+        if self.buffer.len() >= WRITE_BUFFER_BYTES { self.hand_over(|_| Ok(())) } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.hand_over(|file| file.flush())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.hand_over(|file| file.sync())
+    }
+
+    fn len(&self) -> u64 {
+        self.handed + u64::try_from(self.buffer.len()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Storage for DeadlineStorage {
+    fn create(&self, path: &Path, how: Create) -> io::Result<Box<dyn WriteFile>> {
+        let inner = self.on(path, move |inner, path| inner.create(path, how))?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Box::new(DeadlineWriter { inner: Some(inner), shared, buffer: Vec::new(), handed: 0 }))
+    }
+
+    fn open(&self, path: &Path, mode: IoMode) -> io::Result<Arc<dyn ReadFile>> {
+        let inner = self.on(path, move |inner, path| inner.open(path, mode))?;
+        Ok(Arc::new(DeadlineReader { inner, shared: Arc::clone(&self.shared) }))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.on(dir, |inner, dir| inner.sync_dir(dir))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.on(dir, |inner, dir| inner.create_dir_all(dir))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let to = to.to_path_buf();
+        self.on(from, move |inner, from| inner.rename(from, &to))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let to = to.to_path_buf();
+        self.on(from, move |inner, from| inner.hard_link(from, &to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.on(path, |inner, path| inner.remove(path))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        self.on(dir, |inner, dir| inner.list(dir))
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.on(path, |inner, path| inner.file_len(path))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.on(path, |inner, path| inner.exists(path))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.on(path, |inner, path| inner.lock(path))
+    }
+
+    fn free_space(&self, dir: &Path) -> io::Result<u64> {
+        self.on(dir, |inner, dir| inner.free_space(dir))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStorage;
+    use crate::fault::{Effect, FaultStorage, Op, Rule};
+    use kelvin_base::ManualClock;
+
+    const NAME: &str = "a";
+
+    fn hanging() -> (Arc<FaultStorage>, Arc<ManualClock>, DeadlineStorage) {
+        let fault = Arc::new(FaultStorage::new(Arc::new(MemoryStorage::new()), 1));
+        let clock = Arc::new(ManualClock::new(0));
+        let deadline = Deadline {
+            limit: Duration::from_millis(20),
+            probe_interval: Duration::from_secs(1),
+            workers_max: 4,
+        };
+        let storage = DeadlineStorage::new(fault.clone(), deadline, clock.clone());
+        (fault, clock, storage)
+    }
+
+    fn kind<T: std::fmt::Debug>(outcome: io::Result<T>) -> io::ErrorKind {
+        outcome.unwrap_err().kind()
+    }
+
+    #[test]
+    fn a_hung_read_times_out_then_calls_fail_at_once_until_a_probe_is_answered() {
+        let (fault, clock, storage) = hanging();
+        let mut file = storage.create(Path::new(NAME), Create::new(IoMode::Direct)).unwrap();
+        file.append(b"abc").unwrap();
+        file.sync().unwrap();
+        let reader = storage.open(Path::new(NAME), IoMode::Direct).unwrap();
+        fault.add(Rule::new(Op::Read, Effect::Stall));
+        let mut buf = AlignedBuf::new();
+        assert_eq!(kind(reader.read_at(0, 3, &mut buf)), io::ErrorKind::TimedOut);
+        let before = fault.operations();
+        assert_eq!(kind(storage.exists(Path::new(NAME))), io::ErrorKind::TimedOut);
+        assert_eq!(fault.operations(), before, "the device was not asked");
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(kind(reader.read_at(0, 3, &mut buf)), io::ErrorKind::TimedOut, "the probe hangs too");
+        assert!(storage.is_tripped());
+        fault.clear();
+        fault.release();
+        clock.advance(Duration::from_secs(1));
+        let range = reader.read_at(0, 3, &mut buf).unwrap();
+        assert_eq!(&buf.as_slice()[range], b"abc");
+        assert!(!storage.is_tripped());
+    }
+
+    #[test]
+    fn a_writer_that_hung_is_not_used_again_and_others_are() {
+        let (fault, clock, storage) = hanging();
+        let mut file = storage.create(Path::new(NAME), Create::new(IoMode::Direct)).unwrap();
+        fault.add(Rule::new(Op::Sync, Effect::Stall));
+        file.append(b"abc").unwrap();
+        assert_eq!(kind(file.sync()), io::ErrorKind::TimedOut);
+        fault.clear();
+        fault.release();
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(kind(file.sync()), io::ErrorKind::TimedOut);
+        assert!(storage.exists(Path::new(NAME)).unwrap());
+    }
+
+    #[test]
+    fn no_more_than_the_allowed_workers_hang() {
+        let (fault, clock, storage) = hanging();
+        fault.add(Rule::new(Op::Exists, Effect::Stall));
+        for _ in 0..6 {
+            clock.advance(Duration::from_secs(2));
+            assert_eq!(kind(storage.exists(Path::new(NAME))), io::ErrorKind::TimedOut);
+        }
+        assert_eq!(fault.operations(), 4);
+        fault.release();
+    }
+}
