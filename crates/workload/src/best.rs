@@ -1,0 +1,111 @@
+//! The best hit rate there can be: an oracle that keeps the most often requested records in the fast capacity.
+//!
+//! Closed forms where there are some, tested against the sorted list of all probabilities.
+
+use crate::generate::keys::{HOTSPOT_SHARE, KeyDistribution, LATEST_EXPONENT, hot_records};
+use crate::generate::ycsb::{YcsbZipfian, fnvhash64, zeta};
+
+/// Ranks of YCSB's scrambled generator that are followed one by one; what is left is spread evenly.
+const SCRAMBLED_RANKS: u64 = 4_000_000;
+
+/// Probability of a request for each record, by rank (scrambled: by record).
+#[must_use]
+pub fn probabilities(distribution: KeyDistribution, records: u64) -> Vec<f64> {
+    let n = records as f64;
+    let zipf = |exponent: f64| {
+        let sum = zeta(records, exponent);
+        (1..=records).map(|rank| (rank as f64).powf(-exponent) / sum).collect()
+    };
+    match distribution {
+        KeyDistribution::Uniform => (0..records).map(|_| 1.0 / n).collect(),
+        KeyDistribution::Hotspot { percent } => {
+            let hot = hot_records(records, percent);
+            let share = if hot == records { 1.0 } else { HOTSPOT_SHARE };
+            let cold = (1.0 - share) / (records - hot).max(1) as f64;
+            (0..records).map(|rank| if rank < hot { share / hot as f64 } else { cold }).collect()
+        }
+        KeyDistribution::Zipf { exponent } => zipf(exponent),
+        KeyDistribution::Latest => zipf(LATEST_EXPONENT),
+        KeyDistribution::YcsbZipf { exponent } => {
+            let zipf = YcsbZipfian::new(records, exponent);
+            (0..records).map(|rank| zipf.below(rank + 1) - zipf.below(rank)).collect()
+        }
+        KeyDistribution::YcsbScrambled { exponent } => scrambled(exponent, records),
+    }
+}
+
+fn scrambled(exponent: f64, records: u64) -> Vec<f64> {
+    let zipf = YcsbZipfian::scrambled_base(exponent);
+    let followed = SCRAMBLED_RANKS.max(records.saturating_mul(2).min(20_000_000));
+    let left = (1.0 - zipf.below(followed)) / records as f64;
+    let mut shares: Vec<f64> = (0..records).map(|_| left).collect();
+    let mut below = 0.0;
+    for rank in 0..followed {
+        let next = zipf.below(rank + 1);
+        if let Some(share) = usize::try_from(fnvhash64(rank) % records).ok().and_then(|at| shares.get_mut(at))
+        {
+            *share += next - below;
+        }
+        below = next;
+    }
+    shares
+}
+
+/// Share of requests that go to the `kept` most requested of `records` records: between 0 and 1.
+#[must_use]
+pub fn best_possible_hit_rate(distribution: KeyDistribution, records: u64, kept: u64) -> f64 {
+    if kept >= records {
+        return 1.0;
+    }
+    let (n, k) = (records as f64, kept as f64);
+    match distribution {
+        KeyDistribution::Uniform => k / n,
+        KeyDistribution::Hotspot { percent } => {
+            let hot = hot_records(records, percent);
+            if hot == records {
+                k / n
+            } else if kept <= hot {
+                HOTSPOT_SHARE * k / hot as f64
+            } else {
+                HOTSPOT_SHARE + (1.0 - HOTSPOT_SHARE) * (kept - hot) as f64 / (records - hot) as f64
+            }
+        }
+        KeyDistribution::Zipf { exponent } => zeta(kept, exponent) / zeta(records, exponent),
+        KeyDistribution::Latest => zeta(kept, LATEST_EXPONENT) / zeta(records, LATEST_EXPONENT),
+        KeyDistribution::YcsbZipf { exponent } => YcsbZipfian::new(records, exponent).below(kept),
+        KeyDistribution::YcsbScrambled { exponent } => {
+            let mut shares = scrambled(exponent, records);
+            shares.sort_unstable_by(|a, b| b.total_cmp(a));
+            shares.into_iter().take(usize::try_from(kept).unwrap_or(usize::MAX)).sum()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_forms_agree_with_the_sorted_probabilities() {
+        for name in ["uniform", "latest", "hotspot:5", "hotspot:40", "zipf:0.99", "zipf:1", "ycsb-zipf:0.9"] {
+            let distribution: KeyDistribution = name.parse().unwrap();
+            let mut shares = probabilities(distribution, 300);
+            assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{name}");
+            shares.sort_by(|a, b| b.total_cmp(a));
+            for kept in [0, 1, 2, 3, 15, 100, 120, 299, 300, 1000] {
+                let slow: f64 = shares.iter().take(kept).sum();
+                let fast = best_possible_hit_rate(distribution, 300, kept as u64);
+                assert!((slow - fast).abs() < 2e-3, "{name}, {kept} kept: {slow} by hand, {fast}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_reference_figures_of_the_project_come_out() {
+        let kept = 100_000_000 / 1024;
+        let rate = |name: &str| best_possible_hit_rate(name.parse().unwrap(), 1_100_000, kept);
+        assert!((rate("hotspot:5") - 0.952).abs() < 5e-4);
+        assert!((rate("zipf:0.99") - 0.823).abs() < 5e-4);
+        assert!((rate("uniform") - 0.0888).abs() < 5e-4);
+    }
+}

@@ -1,0 +1,347 @@
+//! What a benchmark runs: system, workload, sizes, devices. Everything the command line can say.
+//!
+//! Tests: names round-trip, below; refusals in `runner`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use kelvin_base::{Error, Result};
+
+use crate::generate::keys::KeyDistribution;
+
+/// A system that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// Kelvin as it is meant.
+    Kelvin,
+    /// Kelvin with hotness off and the last fast level enlarged to fill the fast tier.
+    Fat,
+    /// Kelvin with everything on the fast tier.
+    FastOnly,
+    /// RocksDB over both tiers, its last fast level enlarged to fill the fast tier.
+    RocksdbFat,
+    /// RocksDB with everything on the fast tier.
+    RocksdbFast,
+}
+
+impl System {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Self; 5] = [Self::Kelvin, Self::Fat, Self::FastOnly, Self::RocksdbFat, Self::RocksdbFast];
+
+    /// The name on the command line and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kelvin => "kelvin",
+            Self::Fat => "fat",
+            Self::FastOnly => "fast-only",
+            Self::RocksdbFat => "rocksdb-fat",
+            Self::RocksdbFast => "rocksdb-fast",
+        }
+    }
+
+    /// True if it keeps data on the slow tier.
+    #[must_use]
+    pub const fn is_tiered(self) -> bool {
+        matches!(self, Self::Kelvin | Self::Fat | Self::RocksdbFat)
+    }
+
+    /// True if it is RocksDB.
+    #[must_use]
+    pub const fn is_rocksdb(self) -> bool {
+        matches!(self, Self::RocksdbFat | Self::RocksdbFast)
+    }
+}
+
+/// A workload: which operations in which shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Only the load phase, which is then what is measured.
+    Load,
+    /// 100 % reads.
+    Ro,
+    /// 75 % reads, 25 % inserts.
+    Rw,
+    /// 50 % reads, 50 % inserts.
+    Wh,
+    /// 50 % reads, 50 % updates.
+    Uh,
+    /// Seek and read a fixed number of entries.
+    Scan,
+    /// YCSB A: 50 % reads, 50 % updates.
+    YcsbA,
+    /// YCSB B: 95 % reads, 5 % updates.
+    YcsbB,
+    /// YCSB C: 100 % reads.
+    YcsbC,
+    /// YCSB D: 95 % reads, 5 % inserts (meant for `latest`).
+    YcsbD,
+    /// YCSB E: 95 % scans of 1 to 100 entries, 5 % inserts.
+    YcsbE,
+    /// YCSB F: 50 % reads, 50 % read-modify-writes.
+    YcsbF,
+}
+
+/// Shares of the operations, per cent; together 100.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mix {
+    /// Point reads.
+    pub read: u32,
+    /// Overwrites of existing records.
+    pub update: u32,
+    /// New records.
+    pub insert: u32,
+    /// Scans.
+    pub scan: u32,
+    /// Atomic read-modify-writes.
+    pub modify: u32,
+}
+
+impl Workload {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Self; 12] = [
+        Self::Load,
+        Self::Ro,
+        Self::Rw,
+        Self::Wh,
+        Self::Uh,
+        Self::Scan,
+        Self::YcsbA,
+        Self::YcsbB,
+        Self::YcsbC,
+        Self::YcsbD,
+        Self::YcsbE,
+        Self::YcsbF,
+    ];
+
+    /// The name on the command line and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Ro => "RO",
+            Self::Rw => "RW",
+            Self::Wh => "WH",
+            Self::Uh => "UH",
+            Self::Scan => "scan",
+            Self::YcsbA => "A",
+            Self::YcsbB => "B",
+            Self::YcsbC => "C",
+            Self::YcsbD => "D",
+            Self::YcsbE => "E",
+            Self::YcsbF => "F",
+        }
+    }
+
+    /// The shares of its operations; all zero for `load`.
+    #[must_use]
+    pub const fn mix(self) -> Mix {
+        let none = Mix { read: 0, update: 0, insert: 0, scan: 0, modify: 0 };
+        match self {
+            Self::Load => none,
+            Self::Ro | Self::YcsbC => Mix { read: 100, ..none },
+            Self::Rw => Mix { read: 75, insert: 25, ..none },
+            Self::Wh => Mix { read: 50, insert: 50, ..none },
+            Self::Uh | Self::YcsbA => Mix { read: 50, update: 50, ..none },
+            Self::Scan => Mix { scan: 100, ..none },
+            Self::YcsbB => Mix { read: 95, update: 5, ..none },
+            Self::YcsbD => Mix { read: 95, insert: 5, ..none },
+            Self::YcsbE => Mix { scan: 95, insert: 5, ..none },
+            Self::YcsbF => Mix { read: 50, modify: 50, ..none },
+        }
+    }
+}
+
+macro_rules! named {
+    ($type:ty, $what:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self> {
+                let bare = text.strip_prefix("ycsb-").or_else(|| text.strip_prefix("YCSB-")).unwrap_or(text);
+                Self::ALL.into_iter().find(|one| one.name().eq_ignore_ascii_case(bare)).ok_or_else(|| {
+                    let names: Vec<&str> = Self::ALL.iter().map(|one| one.name()).collect();
+                    Error::invalid(format!(concat!("no ", $what, " is called '{}'"), text))
+                        .advice(format!("use one of {}", names.join(", ")))
+                })
+            }
+        }
+    };
+}
+
+named!(System, "system");
+named!(Workload, "workload");
+
+/// Limits of the emulated devices; `None` is as fast as the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Reads a second of the slow tier.
+    pub slow_read_iops: Option<u64>,
+    /// Writes a second of the slow tier.
+    pub slow_write_iops: Option<u64>,
+    /// Bytes a second of the slow tier, reading and writing each.
+    pub slow_bandwidth: Option<u64>,
+    /// Reads a second of the fast tier.
+    pub fast_read_iops: Option<u64>,
+    /// Bytes a second of the fast tier, reading and writing each.
+    pub fast_bandwidth: Option<u64>,
+}
+
+impl DeviceLimits {
+    /// True if nothing is limited.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Everything a benchmark needs to know.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// The system under test.
+    pub system: System,
+    /// What is done to it.
+    pub workload: Workload,
+    /// Which records are wanted how often.
+    pub keys: KeyDistribution,
+    /// Records loaded before the run.
+    pub records: u64,
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// Operations of the run phase; with `seconds` too, whichever ends first. With neither: as many as records.
+    pub ops: Option<u64>,
+    /// Seconds of the run phase.
+    pub seconds: Option<f64>,
+    /// Client threads.
+    pub threads: usize,
+    /// Directory on the fast disk; the store is a directory of its own inside.
+    pub fast: PathBuf,
+    /// Directory on the slow disk, for systems with two tiers.
+    pub slow: Option<PathBuf>,
+    /// Bytes of the fast tier that the store may use; needed by systems with two tiers.
+    pub fast_capacity: Option<u64>,
+    /// Bytes of memory for everything.
+    pub memory: u64,
+    /// Entries of a scan of the `scan` workload.
+    pub scan_length: usize,
+    /// Emulated devices.
+    pub limits: DeviceLimits,
+    /// What all random choices follow from.
+    pub seed: u64,
+    /// Use the store of an earlier run instead of loading one.
+    pub reuse: bool,
+    /// RocksDB only: collect its statistics (costs it processor time). `None`: only where the hit rate needs them.
+    pub peer_statistics: Option<bool>,
+}
+
+impl BenchOptions {
+    /// Defaults: 100,000 records of 24 + 1000 bytes, RO, hotspot:5, one thread, 64 MiB of memory.
+    #[must_use]
+    pub fn new(system: System, fast: impl Into<PathBuf>) -> Self {
+        Self {
+            system,
+            workload: Workload::Ro,
+            keys: KeyDistribution::Hotspot { percent: 5.0 },
+            records: 100_000,
+            key_size: 24,
+            value_size: 1000,
+            ops: None,
+            seconds: None,
+            threads: 1,
+            fast: fast.into(),
+            slow: None,
+            fast_capacity: None,
+            memory: 64 << 20,
+            scan_length: 100,
+            limits: DeviceLimits::default(),
+            seed: 1,
+            reuse: false,
+            peer_statistics: None,
+        }
+    }
+
+    /// The store's own directory on the fast disk.
+    #[must_use]
+    pub fn fast_dir(&self) -> PathBuf {
+        self.fast.join(format!("bench-{}", self.system))
+    }
+
+    /// The store's own directory on the slow disk, if the system has two tiers and a slow disk is given.
+    #[must_use]
+    pub fn slow_dir(&self) -> Option<PathBuf> {
+        self.slow
+            .as_ref()
+            .filter(|_| self.system.is_tiered())
+            .map(|dir| dir.join(format!("bench-{}-slow", self.system)))
+    }
+
+    /// Refuses what cannot be run.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the option.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |what: &str, advice: &str| Err(Error::invalid(what).advice(advice));
+        if self.threads == 0 || self.records == 0 || self.scan_length == 0 || self.ops == Some(0) {
+            return refuse(
+                "threads, records, ops and the scan length must be at least 1",
+                "give larger figures",
+            );
+        }
+        if self.seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e7)) {
+            return refuse("--seconds must be more than 0", "give the seconds of the run phase");
+        }
+        if self.system.is_tiered() && (self.slow.is_none() || self.fast_capacity.is_none()) {
+            let what = format!("system {} has two tiers", self.system);
+            return refuse(&what, "give --slow DIR and --fast-capacity BYTES");
+        }
+        if self.system.is_rocksdb() && !self.limits.is_none() {
+            return refuse(
+                "the emulated disks of --slow-read-iops and its kind cannot slow down RocksDB, which opens its own files",
+                "throttle the disk itself with scripts/slow-disk.sh and leave these options out, for every system compared",
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_printed() {
+        for system in System::ALL {
+            assert_eq!(system.name().parse::<System>().unwrap(), system);
+        }
+        for workload in Workload::ALL {
+            assert_eq!(workload.name().to_lowercase().parse::<Workload>().unwrap(), workload);
+        }
+        assert_eq!("ycsb-e".parse::<Workload>().unwrap(), Workload::YcsbE);
+        assert!("RX".parse::<Workload>().unwrap_err().to_string().contains("RO, RW"));
+    }
+
+    #[test]
+    fn shares_add_up() {
+        for workload in Workload::ALL.into_iter().filter(|&one| one != Workload::Load) {
+            let mix = workload.mix();
+            assert_eq!(mix.read + mix.update + mix.insert + mix.scan + mix.modify, 100, "{workload}");
+        }
+    }
+
+    #[test]
+    fn a_throttle_that_rocksdb_would_not_feel_is_refused() {
+        let mut options = BenchOptions::new(System::RocksdbFast, "x");
+        assert!(options.check().is_ok());
+        options.limits.slow_read_iops = Some(1000);
+        assert!(options.check().unwrap_err().to_string().contains("scripts/slow-disk.sh"));
+    }
+}

@@ -1,0 +1,310 @@
+//! The result of one benchmark: figures, JSON, and a table for people.
+//!
+//! The JSON keys are a contract with the scripts that read them; `keys_are_those_agreed` holds them fixed. A figure
+//! that the system cannot tell is `null`.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::best::best_possible_hit_rate;
+use crate::options::BenchOptions;
+use crate::runner::{OPERATIONS, Peaks, PhaseResult};
+use crate::samples::{Row, Stretch, from_share, rows};
+use crate::subject::ByteCounts;
+
+/// The load phase in figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoadFigures {
+    /// Until the last record was acknowledged, seconds.
+    pub seconds: f64,
+    /// Records a second.
+    pub ops_per_s: f64,
+    /// Processor time a record until then, microseconds.
+    pub cpu_us_per_op: f64,
+    /// From then until no flush or compaction was left to do, seconds.
+    pub settle_seconds: f64,
+    /// Processor time a record including that, microseconds.
+    pub settled_cpu_us_per_op: f64,
+}
+
+/// Times of one kind of operation, microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatencyFigures {
+    /// The kind of operation.
+    pub operation: &'static str,
+    /// How many were timed.
+    pub count: u64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// Everything one benchmark yielded.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was run.
+    pub options: BenchOptions,
+    /// Operations of the run phase.
+    pub ops: u64,
+    /// Length of the run phase, seconds.
+    pub seconds: f64,
+    /// The whole run phase.
+    pub whole: Stretch,
+    /// The final tenth of its operations.
+    pub last10: Stretch,
+    /// What an oracle would reach in the fast capacity; 1 for systems with one tier.
+    pub best_possible_hit_rate: f64,
+    /// Times by operation.
+    pub latency: Vec<LatencyFigures>,
+    /// Bytes moved in the run phase.
+    pub bytes: ByteCounts,
+    /// What else the system counted in the run phase.
+    pub more: Vec<(String, u64)>,
+    /// Highest usage over load and run.
+    pub peaks: Peaks,
+    /// Disk space on the slow tier at the end, bytes.
+    pub slow_used_bytes: u64,
+    /// The load phase, unless a store was reused.
+    pub load: Option<LoadFigures>,
+    /// One row a second of the run phase.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// Draws the figures from what the phases yielded.
+    #[must_use]
+    pub fn new(
+        options: &BenchOptions,
+        run: PhaseResult,
+        load: Option<LoadFigures>,
+        peaks: Peaks,
+        slow_used_bytes: u64,
+    ) -> Self {
+        let record_bytes = (options.key_size + options.value_size) as u64;
+        let kept = match options.fast_capacity.filter(|_| options.system.is_tiered()) {
+            Some(capacity) => capacity / record_bytes.max(1),
+            None => options.records,
+        };
+        let latency = OPERATIONS.iter().zip(&run.latency).filter_map(|(operation, times)| {
+            let times = times.as_ref()?;
+            let at = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1000.0;
+            Some(LatencyFigures {
+                operation,
+                count: times.len(),
+                p50: at(0.5),
+                p99: at(0.99),
+                p999: at(0.999),
+                max: times.max() as f64 / 1000.0,
+            })
+        });
+        Self {
+            options: options.clone(),
+            ops: run.ops(),
+            seconds: run.seconds(),
+            whole: from_share(&run.samples, 0.0),
+            last10: from_share(&run.samples, 0.9),
+            best_possible_hit_rate: best_possible_hit_rate(options.keys, options.records, kept),
+            latency: latency.collect(),
+            bytes: run.bytes,
+            rows: rows(&run.samples),
+            more: run.more,
+            peaks,
+            slow_used_bytes,
+            load,
+        }
+    }
+
+    /// The report for machines.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let options = &self.options;
+        let latency: serde_json::Map<String, Value> = self
+            .latency
+            .iter()
+            .map(|one| {
+                let figures =
+                    json!({"p50": one.p50, "p99": one.p99, "p999": one.p999, "max": one.max, "count": one.count});
+                (one.operation.to_string(), figures)
+            })
+            .collect();
+        let mut bytes: serde_json::Map<String, Value> =
+            self.bytes.named().into_iter().map(|(name, count)| (name.to_string(), json!(count))).collect();
+        // A name with a dot belongs into the object before the dot: later counts find their place without a change here.
+        let mut root = serde_json::Map::new();
+        for (name, count) in &self.more {
+            match name.split_once('.') {
+                Some(("bytes", inner)) => drop(bytes.insert(inner.to_string(), json!(count))),
+                Some((object, inner)) => {
+                    if let Value::Object(object) = root.entry(object).or_insert_with(|| json!({})) {
+                        object.insert(inner.to_string(), json!(count));
+                    }
+                }
+                None => drop(root.insert(name.clone(), json!(count))),
+            }
+        }
+        let series: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|row| json!({"second": row.seconds, "ops_per_s": row.ops_per_s, "fast_hit_rate": row.hit_rate}))
+            .collect();
+        let own = json!({
+            "system": options.system.name(),
+            "workload": options.workload.name(),
+            "keys": options.keys.to_string(),
+            "records": options.records,
+            "key_size": options.key_size,
+            "value_size": options.value_size,
+            "threads": options.threads,
+            "seed": options.seed,
+            "memory": options.memory,
+            "fast_capacity": options.fast_capacity,
+            "ops": self.ops,
+            "seconds": self.seconds,
+            "ops_per_s": self.whole.ops_per_s,
+            "ops_per_s_last10": self.last10.ops_per_s,
+            "fast_hit_rate": self.whole.hit_rate,
+            "fast_hit_rate_last10": self.last10.hit_rate,
+            "best_possible_hit_rate": self.best_possible_hit_rate,
+            "latency_us": latency,
+            "cpu_us_per_op": self.whole.cpu_us_per_op,
+            "cpu_us_per_op_last10": self.last10.cpu_us_per_op,
+            "bytes": bytes,
+            "fast_used_bytes_max": self.peaks.fast_bytes,
+            "slow_used_bytes": self.slow_used_bytes,
+            "slow_used_bytes_max": self.peaks.slow_bytes,
+            "rss_peak_bytes": self.peaks.rss_bytes,
+            "load": self.load.map(|load| json!({
+                "seconds": load.seconds,
+                "ops_per_s": load.ops_per_s,
+                "cpu_us_per_op": load.cpu_us_per_op,
+                "settle_seconds": load.settle_seconds,
+                "settled_cpu_us_per_op": load.settled_cpu_us_per_op,
+            })),
+            "time_series": series,
+        });
+        if let Value::Object(own) = own {
+            root.extend(own);
+        }
+        Value::Object(root)
+    }
+
+    /// The report for people: one figure a line.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let options = &self.options;
+        let mut lines: Vec<(String, String)> = vec![
+            ("system".into(), options.system.to_string()),
+            (
+                "workload".into(),
+                format!("{} on {}, {} thread(s)", options.workload, options.keys, options.threads),
+            ),
+            (
+                "records".into(),
+                format!("{} of {} + {} bytes", options.records, options.key_size, options.value_size),
+            ),
+        ];
+        if let Some(load) = self.load {
+            let load = format!(
+                "{} records/s in {:.1} s, settled after {:.1} s more; {:.1} us of CPU each",
+                count(load.ops_per_s),
+                load.seconds,
+                load.settle_seconds,
+                load.settled_cpu_us_per_op
+            );
+            lines.push(("load".into(), load));
+        }
+        lines.push(("operations".into(), format!("{} in {:.1} s", self.ops, self.seconds)));
+        lines.push(both("operations/s", count(self.whole.ops_per_s), count(self.last10.ops_per_s)));
+        let hits = format!(
+            "{} (best possible {})",
+            share(self.last10.hit_rate),
+            share(Some(self.best_possible_hit_rate))
+        );
+        lines.push(both("fast hits", share(self.whole.hit_rate), hits));
+        let cpu = |stretch: &Stretch| format!("{:.2} us", stretch.cpu_us_per_op);
+        lines.push(both("CPU/operation", cpu(&self.whole), cpu(&self.last10)));
+        for one in &self.latency {
+            let times = format!(
+                "p50 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.0} us",
+                one.p50, one.p99, one.p999, one.max
+            );
+            lines.push((one.operation.into(), times));
+        }
+        let moved: Vec<String> = self
+            .bytes
+            .named()
+            .into_iter()
+            .filter_map(|(name, bytes)| Some(format!("{} {}", name.replace('_', " "), size(bytes?))))
+            .collect();
+        lines.push(("bytes".into(), moved.join(", ")));
+        let used =
+            format!("fast {} at most, slow {}", size(self.peaks.fast_bytes), size(self.slow_used_bytes));
+        lines.push(("disk".into(), used));
+        lines.push(("memory".into(), format!("{} resident at most", size(self.peaks.rss_bytes))));
+        let mut table = String::new();
+        for (name, text) in lines {
+            // Writing to a string cannot fail.
+            let _written = writeln!(table, "{name:<14} {text}");
+        }
+        table
+    }
+}
+
+fn both(name: &str, whole: String, last: String) -> (String, String) {
+    (name.to_string(), format!("{whole}; final tenth {last}"))
+}
+
+fn share(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "unknown".to_string(), |rate| format!("{:.1} %", rate * 100.0))
+}
+
+fn count(number: f64) -> String {
+    match number {
+        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1} k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
+        n if n >= 1e6 => format!("{:.1} MB", n / 1e6),
+        n => format!("{:.0} kB", n / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::System;
+
+    #[test]
+    fn keys_are_those_agreed() {
+        let options = BenchOptions::new(System::FastOnly, "x");
+        let run = PhaseResult {
+            more: vec![("bytes.retained".into(), 5), ("ralt.read_bytes".into(), 6)],
+            ..PhaseResult::default()
+        };
+        let json = Report::new(&options, run, None, Peaks::default(), 0).to_json();
+        for key in "system workload keys records ops seconds ops_per_s ops_per_s_last10 fast_hit_rate \
+             fast_hit_rate_last10 best_possible_hit_rate latency_us cpu_us_per_op cpu_us_per_op_last10 bytes \
+             fast_used_bytes_max slow_used_bytes rss_peak_bytes time_series"
+            .split_whitespace()
+        {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        for key in "flushed compaction_read compaction_written fast_read fast_written slow_read slow_written"
+            .split(' ')
+        {
+            assert!(json["bytes"].get(key).is_some(), "bytes.{key}");
+        }
+        assert_eq!((&json["bytes"]["retained"], &json["ralt"]["read_bytes"]), (&json!(5), &json!(6)));
+    }
+}

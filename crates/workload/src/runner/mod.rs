@@ -1,0 +1,149 @@
+//! Loads the store under test, drives it, and watches it meanwhile.
+//!
+//! Operations come in chunks; the operations of a chunk follow from the seed and the chunk's number alone, so the list
+//! is the same for any number of threads. Every value read is checked against what was written ([`Versions`]); the
+//! first failure stops the phase and is the result. Time, processor time, memory, disk usage and hits are sampled each
+//! 100 ms ([`watch`]). Tests: `tests.rs`.
+
+mod watch;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use hdrhistogram::Histogram;
+use kelvin_base::{Clock, Error, Result};
+
+use crate::dirs;
+use crate::generate::keys::KeySampler;
+use crate::generate::records::Records;
+use crate::options::{BenchOptions, Workload};
+use crate::report::{LoadFigures, Report};
+use crate::samples;
+use crate::subject::{ByteCounts, Subject};
+use crate::versions::Versions;
+
+pub use watch::{NoProgress, Peaks, Progress, ProgressUpdate};
+use worker::{Inserts, Phase};
+
+/// The kinds of operation that are timed apart.
+pub const OPERATIONS: [&str; 5] = ["read", "update", "insert", "scan", "modify"];
+/// Times of one kind of operation, nanoseconds.
+pub type Latency = Histogram<u32>;
+
+/// What a phase yielded.
+#[derive(Clone, Debug, Default)]
+pub struct PhaseResult {
+    /// Samples from first to last.
+    pub samples: Vec<samples::Sample>,
+    /// Times by operation, in the order of [`OPERATIONS`].
+    pub latency: [Option<Latency>; 5],
+    /// Highest memory and disk usage.
+    pub peaks: Peaks,
+    /// Bytes moved during the phase.
+    pub bytes: ByteCounts,
+    /// What else the system counted during the phase.
+    pub more: Vec<(String, u64)>,
+}
+
+impl PhaseResult {
+    /// Length of the phase, seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.samples.last().map_or(0.0, |last| last.seconds)
+    }
+
+    /// Operations done.
+    #[must_use]
+    pub fn ops(&self) -> u64 {
+        self.samples.last().map_or(0, |last| last.ops)
+    }
+}
+
+/// Everything the phases of one benchmark share.
+struct Bench<'a> {
+    options: &'a BenchOptions,
+    subject: &'a dyn Subject,
+    clock: &'a dyn Clock,
+    records: Records,
+    sampler: KeySampler,
+    inserts: Inserts,
+    versions: Versions,
+}
+
+/// Opens the system that `options` names and measures it.
+///
+/// # Errors
+/// `InvalidArgument` for options that cannot be run; whatever the store reports; `Corruption` for a wrong value.
+pub fn run(options: &BenchOptions, progress: &mut dyn Progress) -> Result<Report> {
+    options.check()?;
+    let dirs = [Some(options.fast_dir()), options.slow_dir()];
+    for dir in dirs.iter().flatten() {
+        if options.reuse && !dirs::is_marked(dir) {
+            return Err(Error::invalid("there is no benchmark's store to reuse")
+                .file(dir)
+                .advice("run once without --reuse"));
+        }
+        if !options.reuse {
+            dirs::make_fresh(dir)?;
+        }
+    }
+    let subject = crate::systems::open(options)?;
+    run_on(options, &*subject, &kelvin_base::SystemClock::new(), progress)
+}
+
+/// Measures a store that is already open: empty, or with `options.reuse` loaded by an earlier run.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on(
+    options: &BenchOptions,
+    subject: &dyn Subject,
+    clock: &dyn Clock,
+    progress: &mut dyn Progress,
+) -> Result<Report> {
+    let mix = options.workload.mix();
+    let is_updating = mix.update + mix.modify > 0;
+    let bench = Bench {
+        options,
+        subject,
+        clock,
+        records: Records::new(options.key_size, options.value_size, options.seed)?,
+        sampler: KeySampler::new(options.keys, options.records, options.seed)?,
+        inserts: Inserts::new(options.records),
+        versions: Versions::new(if is_updating { options.records } else { 0 }, is_updating && !options.reuse),
+    };
+    let loaded = if options.reuse { None } else { Some(load(&bench, progress)?) };
+    let (load, loaded) = loaded.map_or((None, None), |(figures, phase)| (Some(figures), Some(phase)));
+    let run = match (options.workload, &loaded) {
+        (Workload::Load, Some(loaded)) => loaded.clone(),
+        (Workload::Load, None) => {
+            return Err(Error::invalid("--reuse leaves nothing to do for the workload 'load'")
+                .advice("leave --reuse out"));
+        }
+        _ => bench.phase(Phase::Run, progress)?,
+    };
+    let mut peaks = run.peaks;
+    if let Some(loaded) = &loaded {
+        peaks.include(&loaded.peaks);
+    }
+    let slow_used = options.slow_dir().map_or(0, |dir| dirs::used_bytes(&dir));
+    Ok(Report::new(options, run, load, peaks, slow_used))
+}
+
+/// Loads all records and lets the store settle.
+fn load(bench: &Bench<'_>, progress: &mut dyn Progress) -> Result<(LoadFigures, PhaseResult)> {
+    let mut loaded = bench.phase(Phase::Load, progress)?;
+    let settled = bench.phase(Phase::Settle, progress)?;
+    loaded.peaks.include(&settled.peaks);
+    let figures = samples::from_share(&loaded.samples, 0.0);
+    let settle_cpu = settled.samples.last().map_or(0.0, |last| last.cpu_seconds);
+    let load = LoadFigures {
+        seconds: loaded.seconds(),
+        ops_per_s: figures.ops_per_s,
+        cpu_us_per_op: figures.cpu_us_per_op,
+        settle_seconds: settled.seconds(),
+        settled_cpu_us_per_op: figures.cpu_us_per_op + settle_cpu * 1e6 / bench.options.records as f64,
+    };
+    Ok((load, loaded))
+}

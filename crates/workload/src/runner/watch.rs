@@ -1,0 +1,215 @@
+//! Runs the client threads of a phase and watches them: a sample each 100 ms, one more when the final tenth begins.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use kelvin_base::{Error, ErrorKind, Result, process};
+
+use super::worker::{Phase, Shared, Worker};
+use super::{Bench, Latency, PhaseResult};
+use crate::dirs;
+use crate::samples::{Sample, from_share, put_in_order};
+
+/// How often a phase is sampled.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Highest usage seen, sampled each 100 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peaks {
+    /// Resident memory of the process, bytes.
+    pub rss_bytes: u64,
+    /// Disk space of the store's fast directory, bytes.
+    pub fast_bytes: u64,
+    /// Disk space of the store's slow directory, bytes.
+    pub slow_bytes: u64,
+}
+
+impl Peaks {
+    /// Takes the higher of each figure.
+    pub fn include(&mut self, other: &Self) {
+        self.rss_bytes = self.rss_bytes.max(other.rss_bytes);
+        self.fast_bytes = self.fast_bytes.max(other.fast_bytes);
+        self.slow_bytes = self.slow_bytes.max(other.slow_bytes);
+    }
+}
+
+/// How far a phase is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProgressUpdate {
+    /// `load`, `settle` or `run`.
+    pub phase: &'static str,
+    /// Operations done.
+    pub done: u64,
+    /// Operations to do, if that is what ends the phase.
+    pub total: Option<u64>,
+    /// Seconds since the phase began.
+    pub seconds: f64,
+    /// Seconds the phase takes, if that is what ends it.
+    pub seconds_total: Option<f64>,
+    /// Operations a second over the last second or so.
+    pub ops_per_s: f64,
+    /// Hit rate over the last second or so.
+    pub hit_rate: Option<f64>,
+    /// Disk space in use now, bytes.
+    pub fast_used_bytes: u64,
+    /// Disk space in use now, bytes.
+    pub slow_used_bytes: u64,
+}
+
+/// Told each 100 ms how far a benchmark is.
+pub trait Progress {
+    /// The state now.
+    fn update(&mut self, update: &ProgressUpdate);
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProgress;
+
+impl Progress for NoProgress {
+    fn update(&mut self, _update: &ProgressUpdate) {}
+}
+
+struct Watch<'a> {
+    bench: &'a Bench<'a>,
+    shared: &'a Shared,
+    phase: Phase,
+    seconds_total: Option<f64>,
+    dirs: [Option<PathBuf>; 2],
+    samples: Vec<Sample>,
+    peaks: Peaks,
+}
+
+impl Watch<'_> {
+    fn sample(&mut self) {
+        self.samples.push(self.shared.sample(self.bench));
+    }
+
+    fn tell(&mut self, progress: &mut dyn Progress) {
+        let [fast, slow] = self.dirs.each_ref().map(|dir| dir.as_deref().map_or(0, dirs::used_bytes));
+        self.peaks.include(&Peaks {
+            rss_bytes: process::resident_bytes(),
+            fast_bytes: fast,
+            slow_bytes: slow,
+        });
+        let recent = &self.samples[self.samples.len().saturating_sub(11)..];
+        let (first, last) = match (recent.first(), recent.last()) {
+            (Some(first), Some(last)) => (*first, *last),
+            _ => return,
+        };
+        let figures =
+            from_share(recent, if last.ops == 0 { 0.0 } else { first.ops as f64 / last.ops as f64 });
+        progress.update(&ProgressUpdate {
+            phase: match self.phase {
+                Phase::Load => "load",
+                Phase::Settle => "settle",
+                Phase::Run => "run",
+            },
+            done: last.ops,
+            total: self.shared.total,
+            seconds: last.seconds,
+            seconds_total: self.seconds_total,
+            ops_per_s: figures.ops_per_s,
+            hit_rate: figures.hit_rate,
+            fast_used_bytes: fast,
+            slow_used_bytes: slow,
+        });
+    }
+
+    /// Samples until every client thread has dropped its end of `marks`.
+    fn watch(&mut self, marks: &Receiver<Sample>, progress: &mut dyn Progress) {
+        self.sample();
+        loop {
+            match marks.recv_timeout(SAMPLE_EVERY) {
+                Ok(marked) => self.samples.push(marked),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.sample();
+                    self.tell(progress);
+                    let elapsed = self.samples.last().map_or(0.0, |last| last.seconds);
+                    if self.seconds_total.is_some_and(|total| elapsed >= total) {
+                        self.shared.stop.store(true, Ordering::Relaxed);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.sample();
+        // The sample of the final tenth was taken by a client and may have come late.
+        put_in_order(&mut self.samples);
+        self.tell(progress);
+    }
+}
+
+impl Bench<'_> {
+    /// Runs one phase to its end.
+    pub(super) fn phase(&self, phase: Phase, progress: &mut dyn Progress) -> Result<PhaseResult> {
+        let options = self.options;
+        let (total, seconds_total, threads) = match phase {
+            Phase::Load => (Some(options.records), None, options.threads),
+            Phase::Settle => (None, None, 1),
+            Phase::Run if options.seconds.is_some() => (options.ops, options.seconds, options.threads),
+            Phase::Run => (Some(options.ops.unwrap_or(options.records)), None, options.threads),
+        };
+        let before = self.subject.counters();
+        let shared = Shared::new(self, total);
+        let mut watch = Watch {
+            bench: self,
+            shared: &shared,
+            phase,
+            seconds_total,
+            dirs: [Some(options.fast_dir()), options.slow_dir()],
+            samples: Vec::new(),
+            peaks: Peaks::default(),
+        };
+        let mut latency: [Option<Latency>; 5] = Default::default();
+        std::thread::scope(|scope| {
+            let (mark, marks) = channel();
+            let start = |_| {
+                let (mark, worker) = (mark.clone(), Worker::new(self, &shared, phase));
+                scope.spawn(move || worker.work(&mark))
+            };
+            let clients: Vec<_> = (0..threads).map(start).collect();
+            drop(mark);
+            watch.watch(&marks, progress);
+            for client in clients {
+                match client.join() {
+                    Ok(times) => merge(&mut latency, times)?,
+                    Err(_) => return Err(Error::new(ErrorKind::Io, "a client thread panicked")),
+                }
+            }
+            Ok(())
+        })?;
+        if let Some(error) = shared.failure.lock().take() {
+            return Err(error);
+        }
+        let after = self.subject.counters();
+        let earlier =
+            |name: &str| before.more.iter().find(|(one, _)| one == name).map_or(0, |(_, count)| *count);
+        Ok(PhaseResult {
+            samples: watch.samples,
+            latency,
+            peaks: watch.peaks,
+            bytes: after.bytes.since(&before.bytes),
+            more: after
+                .more
+                .iter()
+                .map(|(name, now)| (name.clone(), now.saturating_sub(earlier(name))))
+                .collect(),
+        })
+    }
+}
+
+fn merge(into: &mut [Option<Latency>; 5], times: [Option<Latency>; 5]) -> Result<()> {
+    for (sum, part) in into.iter_mut().zip(times) {
+        match (sum.as_mut(), part) {
+            (Some(sum), Some(part)) => {
+                sum.add(part).map_err(|e| Error::invalid(format!("merging histograms: {e}")))?;
+            }
+            (None, Some(part)) => *sum = Some(part),
+            (_, None) => {}
+        }
+    }
+    Ok(())
+}
