@@ -1,0 +1,473 @@
+//! The versions in force and the manifest that makes their changes last.
+//!
+//! Rules (RELIABILITY M1 to M5)
+//! - An edit is checked against the versions before a byte of it is written.
+//! - After a failed append the manifest is never appended to again: a new one with everything, the edit included, takes
+//!   over at once, and again at the next edit if that fails too. Until one does, [`VersionSet::is_doubtful`]: files of
+//!   both outcomes must stay.
+//! - After a failed sync, or a failed switch of `CURRENT`, nothing is tried again: the error stays.
+//!
+//! Tests: `tests.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier};
+use kelvin_storage::Storage;
+
+use super::edit::Edit;
+use super::file::{TableFile, TableOpener};
+use super::manifest::{self, Failure, Writer, manifest_name};
+use super::replay::{Keyspace, Recorded};
+use super::tree::Version;
+use super::{LEVELS, StoreId};
+
+/// A manifest above this, and above twice its first edit, gives way to a new one.
+const ROTATE_BYTES: u64 = 4 << 20;
+
+/// Gives every file of the store a number of its own.
+#[derive(Debug)]
+pub struct FileNumbers(AtomicU64);
+
+impl FileNumbers {
+    /// A number no file has.
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The next number, not taken.
+    pub fn peek(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Says that a file of `number` was found on disk: numbers go on above it.
+    pub fn seen(&self, number: u64) {
+        self.0.fetch_max(number.saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+struct Open {
+    name: String,
+    wal_number: u64,
+    version: Arc<Version>,
+}
+
+/// The versions in force and their manifest.
+pub struct VersionSet {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    opener: Arc<dyn TableOpener>,
+    two_tiers: bool,
+    store: StoreId,
+    numbers: Arc<FileNumbers>,
+    next_keyspace: u32,
+    last_sequence: Sequence,
+    open: BTreeMap<u32, Open>,
+    writer: Option<Writer>,
+    rotate_at_bytes: u64,
+    failed: Option<Error>,
+    warnings: Vec<String>,
+}
+
+/// What the manifest in `dir` records; `None` if there is no store. Writes nothing.
+///
+/// # Errors
+/// `Corruption` naming file and offset; `InvalidArgument` for a newer format; else `Io`.
+pub fn read_recorded(storage: &dyn Storage, dir: &Path) -> Result<Option<Recorded>> {
+    let Some(number) = manifest::read_current(storage, dir)? else { return Ok(None) };
+    let path = dir.join(manifest_name(number));
+    let read = manifest::read(storage, dir, number)?;
+    let mut recorded = Recorded { manifest_number: number, ..Recorded::default() };
+    for edit in &read.edits {
+        recorded.apply(edit).map_err(|error| error.file(&path))?;
+    }
+    // The first edit of a manifest is synced before CURRENT names it.
+    if read.edits.is_empty() || recorded.store.uuid != read.uuid {
+        return Err(Error::corruption(&path, 0, "the manifest's first record is missing or of another store")
+            .tier(Tier::Fast));
+    }
+    if let Some(offset) = read.torn_at {
+        recorded.warnings.push(format!(
+            "the last record of {} was cut off at byte {offset} and did not happen",
+            manifest_name(number)
+        ));
+    }
+    recorded.next_file_number = recorded.next_file_number.max(number.saturating_add(1));
+    Ok(Some(recorded))
+}
+
+/// Writes `recorded` as the manifest of the store in `dir` and makes `CURRENT` name it (checkpoints, repair).
+///
+/// # Errors
+/// `Io`, `NoSpace`. The directory then holds no store, or the one it held.
+pub fn write_recorded(storage: &dyn Storage, dir: &Path, recorded: &Recorded) -> Result<()> {
+    let number = recorded.next_file_number;
+    let mut recorded = recorded.clone();
+    recorded.next_file_number = number.saturating_add(1);
+    write_manifest(storage, dir, number, &recorded).map(drop).map_err(|failure| match failure {
+        Failure::Append(error) | Failure::Unknown(error) => error,
+    })
+}
+
+fn write_manifest(
+    storage: &dyn Storage,
+    dir: &Path,
+    number: u64,
+    recorded: &Recorded,
+) -> Result<Writer, Failure> {
+    let mut writer = Writer::create(storage, dir, number, recorded.store.uuid)?;
+    writer.append(&recorded.snapshot())?;
+    writer.sync()?;
+    manifest::set_current(storage, dir, number)?;
+    Ok(writer)
+}
+
+impl VersionSet {
+    /// Makes the manifest of a new store in `dir` (which exists) that `first` describes: who it is and its first keyspaces.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub fn create(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        opener: Arc<dyn TableOpener>,
+        two_tiers: bool,
+        first: &Edit,
+    ) -> Result<Self> {
+        let mut recorded = Recorded { next_file_number: 1, ..Recorded::default() };
+        recorded.apply(first)?;
+        Self::begin(storage, dir, opener, two_tiers, recorded)
+    }
+
+    /// Opens the manifest in `dir`; `None` if there is no store. Begins a new manifest.
+    ///
+    /// # Errors
+    /// As [`read_recorded`], and what keeps the new manifest from being written.
+    pub fn recover(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        opener: Arc<dyn TableOpener>,
+        two_tiers: bool,
+    ) -> Result<Option<Self>> {
+        let Some(recorded) = read_recorded(storage.as_ref(), dir)? else { return Ok(None) };
+        Self::begin(storage, dir, opener, two_tiers, recorded).map(Some)
+    }
+
+    fn begin(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        opener: Arc<dyn TableOpener>,
+        two_tiers: bool,
+        recorded: Recorded,
+    ) -> Result<Self> {
+        let mut open = BTreeMap::new();
+        for (id, keyspace) in &recorded.keyspaces {
+            let mut tables: [Vec<Arc<TableFile>>; LEVELS] = Default::default();
+            for ((level, _), meta) in &keyspace.tables {
+                tables[*level].push(Arc::new(TableFile::new(meta.clone(), Arc::clone(&opener))));
+            }
+            let version = Version::new(*id, tables, two_tiers).map_err(|error| {
+                error.as_kind(ErrorKind::Corruption).file(&dir.join(manifest_name(recorded.manifest_number)))
+            })?;
+            let one =
+                Open { name: keyspace.name.clone(), wal_number: keyspace.wal_number, version: Arc::new(version) };
+            open.insert(*id, one);
+        }
+        let mut next = recorded.next_file_number;
+        for path in storage.list(dir).map_err(|error| Error::io("cannot list", dir, error))? {
+            // A manifest that never came into force keeps its number.
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if let Some(number) = name.strip_suffix(".manifest").and_then(|digits| digits.parse::<u64>().ok()) {
+                next = next.max(number.saturating_add(1));
+            }
+        }
+        let mut set = Self {
+            storage,
+            dir: dir.to_path_buf(),
+            opener,
+            two_tiers,
+            store: recorded.store,
+            numbers: Arc::new(FileNumbers(AtomicU64::new(next))),
+            next_keyspace: recorded.next_keyspace,
+            last_sequence: recorded.last_sequence,
+            open,
+            writer: None,
+            rotate_at_bytes: ROTATE_BYTES,
+            failed: None,
+            warnings: recorded.warnings,
+        };
+        set.rotate()?;
+        Ok(set)
+    }
+
+    /// Makes `edit` durable and returns the versions it changed, for publishing.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the edit does not fit; nothing happened then. After any other error the outcome is unknown
+    /// while [`VersionSet::is_doubtful`]: neither what the edit adds nor what it removes may be deleted.
+    pub fn log_and_apply(&mut self, edit: &Edit) -> Result<Vec<Arc<Version>>> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let changed = self.build(edit)?;
+        for (_, _, meta) in &edit.added {
+            self.numbers.seen(meta.number);
+        }
+        let mut edit = edit.clone();
+        edit.next_file_number = Some(self.numbers.peek());
+        match self.append(&edit) {
+            Ok(()) => self.apply(&edit, &changed),
+            Err(Failure::Unknown(error)) => return Err(self.fail(error)),
+            Err(Failure::Append(_)) => {
+                // Never again that manifest. The new one holds the state after the edit.
+                self.writer = None;
+                self.take_over(&edit, &changed)?;
+            }
+        }
+        if self.writer.as_ref().is_some_and(|writer| writer.size_bytes() > self.rotate_at_bytes) {
+            self.rotate_quietly();
+        }
+        Ok(changed)
+    }
+
+    fn append(&mut self, edit: &Edit) -> Result<(), Failure> {
+        match &mut self.writer {
+            Some(writer) => writer.append(edit).and_then(|()| writer.sync()),
+            None => Err(Failure::Append(Error::new(ErrorKind::Io, "the store has no manifest to append to"))),
+        }
+    }
+
+    /// Puts the edit in force through a new manifest; on an error the versions are as before.
+    fn take_over(&mut self, edit: &Edit, changed: &[Arc<Version>]) -> Result<()> {
+        let mut recorded = self.recorded();
+        recorded.apply(edit).map_err(|error| error.as_kind(ErrorKind::InvalidArgument))?;
+        self.write_new(recorded)?;
+        self.apply(edit, changed);
+        Ok(())
+    }
+
+    fn write_new(&mut self, mut recorded: Recorded) -> Result<()> {
+        let number = self.numbers.next();
+        recorded.next_file_number = self.numbers.peek();
+        let old = self.writer.as_ref().map(Writer::number).or(Some(recorded.manifest_number));
+        match write_manifest(self.storage.as_ref(), &self.dir, number, &recorded) {
+            Ok(writer) => {
+                self.rotate_at_bytes = ROTATE_BYTES.max(writer.size_bytes().saturating_mul(2));
+                self.writer = Some(writer);
+                self.remove_manifests_but(number, old);
+                Ok(())
+            }
+            Err(Failure::Append(error)) => {
+                self.remove_unnamed(number);
+                Err(error)
+            }
+            Err(Failure::Unknown(error)) => Err(self.fail(error)),
+        }
+    }
+
+    fn rotate(&mut self) -> Result<()> {
+        let recorded = self.recorded();
+        self.write_new(recorded)
+    }
+
+    /// A rotation that fails before the switch leaves the manifest in force as it is; it is tried again later.
+    fn rotate_quietly(&mut self) {
+        if let Err(error) = self.rotate() {
+            self.rotate_at_bytes = self.rotate_at_bytes.saturating_mul(2);
+            self.warnings.push(format!("a new manifest could not be begun: {error}"));
+        }
+    }
+
+    /// Old manifests are of no use once `CURRENT` durably names another. What cannot be removed is found at the next open.
+    fn remove_manifests_but(&self, keep: u64, _old: Option<u64>) {
+        let Ok(names) = self.storage.list(&self.dir) else { return };
+        for path in names {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            if name.ends_with(".manifest") && name != manifest_name(keep) {
+                let _found_later = self.storage.remove(&self.dir.join(name));
+            }
+        }
+    }
+
+    fn remove_unnamed(&self, number: u64) {
+        let _found_later = self.storage.remove(&self.dir.join(manifest_name(number)));
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        let sticky = error.as_kind(ErrorKind::ReadOnly).advice(
+            "what the disk holds is unknown: check the disk, then open the store again; nothing was deleted",
+        );
+        self.writer = None;
+        self.failed = Some(sticky.clone());
+        sticky
+    }
+
+    /// The versions that follow from `edit`.
+    fn build(&self, edit: &Edit) -> Result<Vec<Arc<Version>>> {
+        let mut changed = Vec::new();
+        for entry in &edit.created {
+            if self.open.contains_key(&entry.id) {
+                return Err(Error::invalid(format!("keyspace {} is made twice", entry.id)));
+            }
+        }
+        let unknown = edit.dropped.iter().chain(edit.wal_numbers.iter().map(|(keyspace, _)| keyspace));
+        for id in unknown {
+            if !self.open.contains_key(id) && !edit.created.iter().any(|entry| entry.id == *id) {
+                return Err(Error::invalid(format!("there is no keyspace {id}")));
+            }
+        }
+        for id in edit.keyspaces() {
+            let fresh = Arc::new(Version::empty(id, self.two_tiers));
+            let base = match self.open.get(&id) {
+                Some(open) => &open.version,
+                None if edit.created.iter().any(|entry| entry.id == id) => &fresh,
+                None => return Err(Error::invalid(format!("there is no keyspace {id}"))),
+            };
+            changed.push(Arc::new(base.with(edit, &self.opener, self.two_tiers)?));
+        }
+        Ok(changed)
+    }
+
+    fn apply(&mut self, edit: &Edit, changed: &[Arc<Version>]) {
+        self.store = edit.store.unwrap_or(self.store);
+        self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or(0));
+        self.next_keyspace = self.next_keyspace.max(edit.next_keyspace.unwrap_or(0));
+        for id in &edit.dropped {
+            self.open.remove(id);
+        }
+        for entry in &edit.created {
+            let version = Arc::new(Version::empty(entry.id, self.two_tiers));
+            let one = Open { name: entry.name.clone(), wal_number: entry.wal_number, version };
+            self.open.insert(entry.id, one);
+        }
+        for (id, number) in &edit.wal_numbers {
+            if let Some(open) = self.open.get_mut(id) {
+                open.wal_number = open.wal_number.max(*number);
+            }
+        }
+        for version in changed {
+            if let Some(open) = self.open.get_mut(&version.keyspace) {
+                open.version = Arc::clone(version);
+            }
+        }
+    }
+
+    /// Everything in force, as plain facts (checkpoints write it elsewhere with [`write_recorded`]).
+    #[must_use]
+    pub fn recorded(&self) -> Recorded {
+        let keyspaces = self.open.iter().map(|(id, open)| {
+            let tables = open.version.tables().map(|(level, file)| ((level, file.meta.number), file.meta.clone()));
+            let facts =
+                Keyspace { name: open.name.clone(), wal_number: open.wal_number, tables: tables.collect() };
+            (*id, facts)
+        });
+        Recorded {
+            store: self.store,
+            manifest_number: self.manifest_number(),
+            next_file_number: self.numbers.peek(),
+            next_keyspace: self.next_keyspace,
+            last_sequence: self.last_sequence,
+            keyspaces: keyspaces.collect(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Number, name, oldest WAL needed and version of every keyspace.
+    pub fn keyspaces(&self) -> impl Iterator<Item = (u32, &str, u64, &Arc<Version>)> {
+        self.open.iter().map(|(id, open)| (*id, open.name.as_str(), open.wal_number, &open.version))
+    }
+
+    /// The version of a keyspace.
+    #[must_use]
+    pub fn version(&self, keyspace: u32) -> Option<&Arc<Version>> {
+        self.open.get(&keyspace).map(|open| &open.version)
+    }
+
+    /// The oldest WAL that some keyspace still needs; `None` without keyspaces.
+    #[must_use]
+    pub fn wal_number_min(&self) -> Option<u64> {
+        self.open.values().map(|open| open.wal_number).min()
+    }
+
+    /// Numbers of the tables in force, by tier. Tables only held by readers of older versions are not among
+    /// them: use it to find orphans at open, before there are any.
+    #[must_use]
+    pub fn live_tables(&self) -> BTreeSet<(Tier, u64)> {
+        let files = self.open.values().flat_map(|open| open.version.tables());
+        files.map(|(_, file)| (file.meta.tier, file.meta.number)).collect()
+    }
+
+    /// Gives out file numbers.
+    #[must_use]
+    pub const fn file_numbers(&self) -> &Arc<FileNumbers> {
+        &self.numbers
+    }
+
+    /// A number no file has.
+    pub fn new_file_number(&self) -> u64 {
+        self.numbers.next()
+    }
+
+    /// A number no keyspace ever had is this or larger.
+    #[must_use]
+    pub const fn next_keyspace(&self) -> u32 {
+        self.next_keyspace
+    }
+
+    /// The last sequence number recorded.
+    #[must_use]
+    pub const fn last_sequence(&self) -> Sequence {
+        self.last_sequence
+    }
+
+    /// Who the store is.
+    #[must_use]
+    pub const fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// Number of the manifest in force; 0 while it is doubtful.
+    #[must_use]
+    pub fn manifest_number(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::number)
+    }
+
+    /// Bytes of the manifest in force.
+    #[must_use]
+    pub fn manifest_bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::size_bytes)
+    }
+
+    /// True if what the disk holds is unknown since an edit failed: files of both outcomes must stay. The next edit
+    /// that succeeds ends it, unless [`VersionSet::failed`].
+    #[must_use]
+    pub const fn is_doubtful(&self) -> bool {
+        self.writer.is_none()
+    }
+
+    /// The error after which no edit can succeed any more.
+    #[must_use]
+    pub const fn failed(&self) -> Option<&Error> {
+        self.failed.as_ref()
+    }
+
+    /// What was odd but is no error, in words for the user.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+impl fmt::Debug for VersionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VersionSet")
+            .field("dir", &self.dir)
+            .field("manifest", &self.manifest_number())
+            .field("keyspaces", &self.open.len())
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
