@@ -170,12 +170,13 @@ fn read_whole(storage: &dyn Storage, path: &Path, bytes_max: u64) -> Result<Vec<
             .expected(format!("at most {bytes_max} bytes"), format!("{len} bytes")));
     }
     let mut bytes = Vec::new();
-    let mut buf = AlignedBuf::default();
+    let mut buf = AlignedBuf::new();
     let mut offset = 0;
     while offset < len {
         let want = usize::try_from(len - offset).unwrap_or(READ_BYTES).min(READ_BYTES);
         let range = file.read_at(offset, want, &mut buf).map_err(failed)?;
         let part = buf
+            .as_slice()
             .get(range)
             .filter(|part| !part.is_empty())
             .ok_or_else(|| failed(io::Error::from(io::ErrorKind::UnexpectedEof)))?;

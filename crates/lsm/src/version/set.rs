@@ -252,12 +252,11 @@ impl VersionSet {
     fn write_new(&mut self, mut recorded: Recorded) -> Result<()> {
         let number = self.numbers.next();
         recorded.next_file_number = self.numbers.peek();
-        let old = self.writer.as_ref().map(Writer::number).or(Some(recorded.manifest_number));
         match write_manifest(self.storage.as_ref(), &self.dir, number, &recorded) {
             Ok(writer) => {
                 self.rotate_at_bytes = ROTATE_BYTES.max(writer.size_bytes().saturating_mul(2));
                 self.writer = Some(writer);
-                self.remove_manifests_but(number, old);
+                self.remove_manifests_but(number);
                 Ok(())
             }
             Err(Failure::Append(error)) => {
@@ -282,7 +281,7 @@ impl VersionSet {
     }
 
     /// Old manifests are of no use once `CURRENT` durably names another. What cannot be removed is found at the next open.
-    fn remove_manifests_but(&self, keep: u64, _old: Option<u64>) {
+    fn remove_manifests_but(&self, keep: u64) {
         let Ok(names) = self.storage.list(&self.dir) else { return };
         for path in names {
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
@@ -452,6 +451,12 @@ impl VersionSet {
     #[must_use]
     pub const fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
+    }
+
+    /// Behaves from now on as after a failed append.
+    #[cfg(test)]
+    pub(super) fn poison_writer_for_test(&mut self) {
+        self.writer = None;
     }
 
     /// What was odd but is no error, in words for the user.

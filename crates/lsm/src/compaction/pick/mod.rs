@@ -1,1 +1,205 @@
-//! (being built)
+//! Which compaction comes next. Pure: no I/O, no locks, no clock; the same input gives the same plan.
+//!
+//! Levels 0 to 6 belong to the fast tier, 7 to 11 to the slow one (or all to the only tier there is). L0 is compacted
+//! into the base level, the first level worth having for the capacity at hand; levels between are empty. The last
+//! fast level takes whatever the upper ones leave of the fast tier's share, so that the fast tier is filled, and the
+//! boundary compaction runs when the share is passed (the paper's RocksDB-fat).
+//!
+//! Invariants
+//! - P1 Inputs of a level are a run without gaps, and no table overlapping them that should go along stays behind: for L0 the older
+//!   tables, for the output level every table that meets the inputs' range.
+//! - P2 No plan overlaps a running compaction: neither its tables nor, at a level both write, its range.
+//! - P3 Every plan moves data down, merges L0 tables, or rewrites a table that then no longer asks for it: picking ends.
+//! - P4 `bottommost` only if nothing older can lie below or beside the inputs' range.
+//!
+//! Tests: `tests.rs` (golden texts in testdata/pick, and random trees compacted until nothing is due).
+
+mod build;
+mod choose;
+mod layout;
+mod manual;
+mod running;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kelvin_base::{Sequence, Tier};
+
+pub use layout::{Targets, shares, targets};
+pub use manual::{RangePick, pick_range};
+pub use running::Running;
+
+use crate::version::{TableFile, Version};
+
+/// The figures picking works with. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PickConfig {
+    /// There is a slow tier.
+    pub two_tiers: bool,
+    /// What tables on the fast tier may fill when nothing runs: capacity less reserve, log, flush and compaction headroom.
+    /// Not used with one tier.
+    pub fast_usable_bytes: u64,
+    /// Bytes of a memtable.
+    pub memtable_bytes: u64,
+    /// L0 tables from which on a compaction is due.
+    pub l0_trigger_files: usize,
+    /// Size ratio of neighbouring levels, at least 2.
+    pub ratio: u64,
+    /// Part of a last fast level's bytes that a boundary compaction moves on, in thousandths: the first slow level is that much
+    /// smaller (HotRAP section 3.6). 1000 while nothing is retained.
+    pub cold_permille: u64,
+    /// Size of a table by output tier.
+    pub table_bytes: [u64; 2],
+    /// A plan takes no more input tables once it has this many bytes, if it can.
+    pub plan_bytes_max: u64,
+    /// Parts one compaction may be cut into.
+    pub parts_max: usize,
+    /// How long expired records may stay in a table that holds mostly expiring ones, milliseconds.
+    pub expiry_grace_ms: u64,
+}
+
+/// Everything a decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct PickInput<'a> {
+    /// The versions of all keyspaces.
+    pub versions: &'a [Arc<Version>],
+    /// The figures.
+    pub config: &'a PickConfig,
+    /// What runs.
+    pub running: &'a Running,
+    /// Unix milliseconds.
+    pub now_ms: u64,
+    /// No snapshot is older.
+    pub oldest_snapshot: Sequence,
+    /// Bytes that may still be written, by tier.
+    pub free_bytes: [u64; 2],
+    /// Kinds of plans that wait after a failure: `[0]` those within the fast tier, `[1]` those that touch the slow one.
+    pub held: [bool; 2],
+}
+
+/// Why a compaction runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// L0 has too many tables.
+    LevelZero,
+    /// Many L0 tables wait while the base level is busy: they are merged among themselves.
+    WithinLevelZero,
+    /// A level is over its target.
+    Size,
+    /// The fast tier is over the keyspace's share, or a compaction waits for room there.
+    FastFull,
+    /// A table holds mostly deletions.
+    Deletions,
+    /// A table holds mostly records that expired.
+    Expired,
+    /// A table lies on the other tier than its level.
+    Misplaced,
+    /// Somebody asked.
+    Manual,
+}
+
+impl Reason {
+    /// The name in stats, events and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LevelZero => "level_zero",
+            Self::WithinLevelZero => "within_level_zero",
+            Self::Size => "size",
+            Self::FastFull => "fast_full",
+            Self::Deletions => "deletions",
+            Self::Expired => "expired",
+            Self::Misplaced => "misplaced",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// A compaction to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The keyspace.
+    pub keyspace: u32,
+    /// Why.
+    pub reason: Reason,
+    /// Tables to read, by level from the top; within a level in its order (L0 newest first).
+    pub inputs: Vec<(usize, Vec<Arc<TableFile>>)>,
+    /// Where the result goes.
+    pub output_level: usize,
+    /// On which tier.
+    pub output_tier: Tier,
+    /// Size of an output table, bytes.
+    pub target_file_bytes: u64,
+    /// Nothing older lies below: deletions that no snapshot needs can go for good.
+    pub bottommost: bool,
+    /// The input's only table moves as it is: an edit suffices.
+    pub trivial_move: bool,
+    /// Tables of the next level that holds any in the range: outputs should not overlap too many of them.
+    pub grandparents: Vec<Arc<TableFile>>,
+    /// User keys between which parts of about equal size lie; empty if one part is best.
+    pub boundaries: Vec<Bytes>,
+    /// Bytes to reserve before it starts, by tier: an upper bound of what it writes.
+    pub space_bytes: [u64; 2],
+    /// Bytes it reads.
+    pub input_bytes: u64,
+    /// Smallest user key of the inputs.
+    pub smallest: Bytes,
+    /// Largest user key of the inputs, or the end of a range tombstone.
+    pub largest: Bytes,
+}
+
+impl Plan {
+    /// The input tables with their levels.
+    pub fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
+        self.inputs.iter().flat_map(|(level, files)| files.iter().map(move |file| (*level, file)))
+    }
+
+    /// True if it reads or writes this tier.
+    #[must_use]
+    pub fn touches(&self, tier: Tier) -> bool {
+        self.output_tier == tier || self.tables().any(|(_, file)| file.meta.tier == tier)
+    }
+}
+
+/// What compactions owe, for write back-pressure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debt {
+    /// L0 tables of the keyspace that has most.
+    pub l0_files: usize,
+    /// Bytes over the levels' targets, and of L0 tables over the trigger.
+    pub pending_bytes: u64,
+    /// Bytes on the fast tier over what it may hold when nothing runs.
+    pub fast_over_bytes: u64,
+}
+
+/// What compactions owe over all keyspaces.
+#[must_use]
+pub fn debt(versions: &[Arc<Version>], config: &PickConfig) -> Debt {
+    let mut debt = Debt::default();
+    let shares = shares(versions, config);
+    let mut fast_bytes = 0;
+    for (version, share_bytes) in versions.iter().zip(shares) {
+        let targets = targets(version, share_bytes, config);
+        let l0 = &version.levels[0];
+        debt.l0_files = debt.l0_files.max(l0.tables.len());
+        if l0.tables.len() > config.l0_trigger_files {
+            debt.pending_bytes += l0.size_bytes();
+        }
+        for (level, target_bytes) in targets.bytes.iter().enumerate().skip(1) {
+            debt.pending_bytes += version.levels[level].size_bytes().saturating_sub(*target_bytes);
+        }
+        fast_bytes += version.tier_bytes(Tier::Fast);
+    }
+    if config.two_tiers {
+        debt.fast_over_bytes = fast_bytes.saturating_sub(config.fast_usable_bytes);
+    }
+    debt
+}
+
+/// The next compaction, if one is due and can run.
+#[must_use]
+pub fn pick(input: &PickInput<'_>) -> Option<Plan> {
+    choose::choose(input)
+}

@@ -1,0 +1,153 @@
+//! From chosen tables to a whole plan: what overlaps at the output level, what lies below, what it needs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kelvin_base::Tier;
+
+use super::{PickInput, Plan, Reason};
+use crate::version::{LEVELS, LEVELS_FAST, TableFile, TableMeta, Version};
+
+/// A moved table may overlap this many target tables of the level after; else it is better split now.
+const GRANDPARENT_TABLES_MAX: u64 = 10;
+
+/// What was chosen.
+pub(super) struct Choice {
+    pub reason: Reason,
+    pub level: usize,
+    /// In the level's order.
+    pub tables: Vec<Arc<TableFile>>,
+    pub output_level: usize,
+}
+
+/// The tier that tables written to `level` belong to.
+pub(super) const fn tier_of(level: usize, two_tiers: bool) -> Tier {
+    if two_tiers && level >= LEVELS_FAST { Tier::Slow } else { Tier::Fast }
+}
+
+/// The smallest range over all `tables`.
+pub(super) fn hull(tables: &[Arc<TableFile>]) -> Option<(Bytes, Bytes, bool)> {
+    let smallest = tables.iter().map(|file| &file.meta.smallest).min()?.clone();
+    let last = tables.iter().max_by_key(|file| (&file.meta.largest, !file.meta.largest_exclusive))?;
+    Some((smallest, last.meta.largest.clone(), last.meta.largest_exclusive))
+}
+
+/// Tables of `level` that meet a range whose end may be exclusive.
+pub(super) fn meeting<'a>(
+    version: &'a Version,
+    level: usize,
+    range: &(Bytes, Bytes, bool),
+) -> Vec<&'a Arc<TableFile>> {
+    let (smallest, largest, exclusive) = range;
+    let mut found = version.overlapping(level, Some(smallest), None);
+    let inside = |meta: &TableMeta| {
+        if *exclusive { meta.smallest < *largest } else { meta.smallest <= *largest }
+    };
+    found.retain(|file| inside(&file.meta));
+    found
+}
+
+/// The plan of `choice`; `None` if it meets something that runs.
+pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) -> Option<Plan> {
+    let range = hull(&choice.tables)?;
+    let mut inputs = vec![(choice.level, choice.tables)];
+    if choice.output_level > choice.level {
+        let below: Vec<_> = meeting(version, choice.output_level, &range).into_iter().map(Arc::clone).collect();
+        if !below.is_empty() {
+            inputs.push((choice.output_level, below));
+        }
+    }
+    let all: Vec<Arc<TableFile>> = inputs.iter().flat_map(|(_, files)| files.iter().map(Arc::clone)).collect();
+    let (smallest, largest, _) = hull(&all)?;
+    let busy = all.iter().any(|file| file.meta.number == 0 || file.is_being_compacted())
+        || (choice.output_level > 0
+            && input.running.writes(version.keyspace, choice.output_level, &smallest, &largest));
+    if busy {
+        return None;
+    }
+    let full_range = hull(&all)?;
+    let bottommost = choice.output_level > 0
+        && (choice.output_level + 1..LEVELS).all(|level| meeting(version, level, &full_range).is_empty());
+    let grandparents: Vec<Arc<TableFile>> = (choice.output_level + 1..LEVELS)
+        .map(|level| meeting(version, level, &full_range))
+        .find(|files| !files.is_empty() && choice.output_level > 0)
+        .unwrap_or_default()
+        .into_iter()
+        .map(Arc::clone)
+        .collect();
+    let output_tier = tier_of(choice.output_level, input.config.two_tiers);
+    let table_bytes = input.config.table_bytes[output_tier.index()].max(1);
+    let mut plan = Plan {
+        keyspace: version.keyspace,
+        reason: choice.reason,
+        output_level: choice.output_level,
+        output_tier,
+        // L0 tables are ordered by age: a merge of some must give one.
+        target_file_bytes: if choice.output_level == 0 { u64::MAX } else { table_bytes },
+        bottommost,
+        trivial_move: false,
+        grandparents,
+        boundaries: Vec::new(),
+        space_bytes: [0; 2],
+        input_bytes: all.iter().map(|file| file.meta.size_bytes).sum(),
+        smallest,
+        largest,
+        inputs,
+    };
+    plan.trivial_move = is_trivial(input, &plan, &all, choice.level, table_bytes);
+    if !plan.trivial_move {
+        // Merging adds at most the framing of tables cut anew.
+        plan.space_bytes[output_tier.index()] = plan.input_bytes + plan.input_bytes / 32 + (64 << 10);
+        plan.boundaries = boundaries(&plan, input.config.parts_max, table_bytes);
+    }
+    Some(plan)
+}
+
+fn is_trivial(
+    input: &PickInput<'_>,
+    plan: &Plan,
+    all: &[Arc<TableFile>],
+    level: usize,
+    table_bytes: u64,
+) -> bool {
+    let [only] = all else { return false };
+    let grandparent_bytes: u64 = plan.grandparents.iter().map(|file| file.meta.size_bytes).sum();
+    let worth_rewriting = plan.bottommost && (only.meta.has_deletions() || mostly_expired(&only.meta, input));
+    plan.output_level > level
+        && only.meta.tier == plan.output_tier
+        && grandparent_bytes <= table_bytes.saturating_mul(GRANDPARENT_TABLES_MAX)
+        && !worth_rewriting
+}
+
+/// True if most of the table's records expire and the first did so a while ago.
+pub(super) fn mostly_expired(meta: &TableMeta, input: &PickInput<'_>) -> bool {
+    meta.expiring > 0
+        && meta.expiring >= meta.entries / 2
+        && meta.expiry_min_ms.saturating_add(input.config.expiry_grace_ms) <= input.now_ms
+}
+
+/// Keys that cut the plan's input into parts of about equal size.
+fn boundaries(plan: &Plan, parts_max: usize, table_bytes: u64) -> Vec<Bytes> {
+    let parts = (plan.input_bytes / table_bytes).min(parts_max as u64);
+    if parts < 2 || plan.output_level == 0 {
+        return Vec::new();
+    }
+    // Tables of a sorted level say best where the bytes lie.
+    let sorted = plan.inputs.iter().filter(|(level, _)| *level > 0).max_by_key(|(_, files)| files.len());
+    let Some((_, files)) = sorted.or(plan.inputs.first()) else { return Vec::new() };
+    let mut starts: Vec<(&Bytes, u64)> =
+        files.iter().map(|file| (&file.meta.smallest, file.meta.size_bytes)).collect();
+    starts.sort();
+    let total_bytes: u64 = starts.iter().map(|(_, bytes)| bytes).sum();
+    let mut cuts: Vec<Bytes> = Vec::new();
+    let mut before_bytes = 0;
+    for (start, bytes) in starts {
+        let due = total_bytes / parts * (cuts.len() as u64 + 1);
+        let new = *start > plan.smallest && cuts.last().is_none_or(|last| last < start);
+        if before_bytes >= due && new && (cuts.len() as u64) < parts - 1 {
+            cuts.push(start.clone());
+        }
+        before_bytes += bytes;
+    }
+    cuts
+}

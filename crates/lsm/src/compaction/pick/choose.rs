@@ -1,0 +1,280 @@
+//! Scores, and the choice of tables within a level.
+//!
+//! Order: the fast tier over its share first, then levels by how far they are over their targets, then tables worth
+//! cleaning. The first plan that meets nothing running and fits in the free space is taken; if none within the fast
+//! tier fits, a boundary compaction makes room.
+
+use std::sync::Arc;
+
+use kelvin_base::Tier;
+
+use super::build::{Choice, build, hull, meeting, mostly_expired, tier_of};
+use super::{PickInput, Plan, Reason, Targets, shares, targets};
+use crate::version::{LEVELS, LEVELS_FAST, TableFile, Version};
+
+/// Scores are in thousandths; from this on a compaction is due.
+const DUE: u64 = 1000;
+/// Added to the score of a compaction that the fast tier's capacity asks for.
+const URGENT: u64 = 1_000_000_000;
+const LAST_FAST: usize = LEVELS_FAST - 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    LevelZero,
+    Level(usize, Reason),
+    Clean,
+}
+
+struct Candidate<'a> {
+    score: u64,
+    version: &'a Arc<Version>,
+    targets: Targets,
+    what: What,
+}
+
+pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
+    let mut candidates = candidates(input);
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.score));
+    let mut short_of_room = false;
+    for candidate in &candidates {
+        let mut accept = |plan: &Plan| {
+            let fits = fits(input, plan);
+            short_of_room |= !fits && !plan.touches(Tier::Slow);
+            fits && allowed(input, plan)
+        };
+        let plan = match candidate.what {
+            What::LevelZero => level_zero(input, candidate, &mut accept),
+            What::Level(level, reason) => one_level(input, candidate.version, level, reason, &mut accept),
+            What::Clean => clean(input, candidate.version, &mut accept),
+        };
+        if plan.is_some() {
+            return plan;
+        }
+    }
+    if short_of_room && input.config.two_tiers {
+        return make_room(input);
+    }
+    None
+}
+
+/// True if the free space holds what `plan` may write.
+pub(super) fn fits(input: &PickInput<'_>, plan: &Plan) -> bool {
+    plan.space_bytes.iter().zip(input.free_bytes).all(|(need, free)| *need <= free)
+}
+
+/// True unless plans of this kind wait after a failure.
+pub(super) fn allowed(input: &PickInput<'_>, plan: &Plan) -> bool {
+    !input.held[usize::from(input.config.two_tiers && plan.touches(Tier::Slow))]
+}
+
+fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
+    let mut all = Vec::new();
+    for (version, share_bytes) in input.versions.iter().zip(shares(input.versions, input.config)) {
+        let targets = targets(version, share_bytes, input.config);
+        let mut add =
+            |score, what| all.push(Candidate { score, version, targets: targets.clone(), what });
+        let trigger = input.config.l0_trigger_files.max(1) as u64;
+        let waiting = version.levels[0].tables.iter().filter(|file| !file.is_being_compacted()).count() as u64;
+        if waiting >= trigger {
+            add(DUE * waiting / trigger, What::LevelZero);
+        }
+        for level in 1..LEVELS - 1 {
+            let governed_by_share = input.config.two_tiers && level == LAST_FAST;
+            let leaving = input.running.leaving_bytes(version.keyspace, level);
+            let bytes = version.levels[level].size_bytes().saturating_sub(leaving);
+            let target_bytes = targets.bytes[level];
+            if !governed_by_share && bytes > target_bytes {
+                add(score(bytes, target_bytes), What::Level(level, Reason::Size));
+            }
+        }
+        if input.config.two_tiers {
+            let leaving = input.running.leaving_down_to(version.keyspace, LAST_FAST);
+            let bytes = version.tier_bytes(Tier::Fast).saturating_sub(leaving);
+            if bytes > share_bytes {
+                let from = (0..LEVELS_FAST).rfind(|level| !version.levels[*level].tables.is_empty());
+                let what = match from {
+                    Some(level) if level > 0 => What::Level(level, Reason::FastFull),
+                    _ => What::LevelZero,
+                };
+                add(URGENT.saturating_add(score(bytes, share_bytes)), what);
+            }
+        }
+        add(0, What::Clean);
+    }
+    all
+}
+
+fn score(bytes: u64, target_bytes: u64) -> u64 {
+    let ratio = u128::from(bytes) * u128::from(DUE) / u128::from(target_bytes.max(1));
+    u64::try_from(ratio).unwrap_or(u64::MAX).clamp(DUE, URGENT - 1)
+}
+
+/// The level L0 goes to: the first that has a table, or the base level.
+pub(super) fn output_of_level_zero(version: &Version, targets: &Targets) -> usize {
+    let first = (1..LEVELS).find(|level| !version.levels[*level].tables.is_empty()).unwrap_or(LEVELS);
+    targets.base.min(first)
+}
+
+/// Of the L0 `tables` (newest first), those from `chosen` on and every older one that overlaps any of them.
+pub(super) fn with_older(tables: &[Arc<TableFile>], chosen: impl Fn(&TableFile) -> bool) -> Vec<Arc<TableFile>> {
+    let mut taken: Vec<bool> = tables.iter().map(|file| chosen(file)).collect();
+    // Newest to oldest: a table taken takes all older ones that overlap what is taken.
+    for index in 0..tables.len() {
+        let newer: Vec<_> = (0..index).filter(|at| taken[*at]).map(|at| Arc::clone(&tables[at])).collect();
+        let Some((smallest, largest, exclusive)) = hull(&newer) else { continue };
+        let meta = &tables[index].meta;
+        let begins_inside = if exclusive { meta.smallest < largest } else { meta.smallest <= largest };
+        taken[index] |= meta.reaches(&smallest) && begins_inside;
+    }
+    tables.iter().zip(taken).filter(|(_, taken)| *taken).map(|(file, _)| Arc::clone(file)).collect()
+}
+
+fn level_zero(
+    input: &PickInput<'_>,
+    candidate: &Candidate<'_>,
+    accept: &mut dyn FnMut(&Plan) -> bool,
+) -> Option<Plan> {
+    let version = candidate.version;
+    if input.running.reads_l0(version.keyspace) {
+        return within_level_zero(input, version, accept);
+    }
+    let tables = &version.levels[0].tables;
+    let output_level = output_of_level_zero(version, &candidate.targets);
+    // All at once, since each merge rewrites much of the base level; fewer only if there is no room for all.
+    let mut count = tables.len();
+    while count > 0 {
+        let oldest: Vec<u64> = tables.iter().rev().take(count).map(|file| file.meta.number).collect();
+        let chosen = connected_with_oldest(&with_older(tables, |file| oldest.contains(&file.meta.number)));
+        let choice = Choice { reason: Reason::LevelZero, level: 0, tables: chosen, output_level };
+        if let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) {
+            return Some(plan);
+        }
+        count /= 2;
+    }
+    within_level_zero(input, version, accept)
+}
+
+/// Of L0 `tables` (newest first) closed under "older and overlapping": the part that hangs together with the oldest one. The
+/// rest overlaps nothing of it and needs no merge with it.
+fn connected_with_oldest(tables: &[Arc<TableFile>]) -> Vec<Arc<TableFile>> {
+    let Some(oldest) = tables.last() else { return Vec::new() };
+    let mut taken = vec![Arc::clone(oldest)];
+    loop {
+        let Some((smallest, largest, _)) = hull(&taken) else { return taken };
+        let next: Vec<_> = tables
+            .iter()
+            .filter(|file| file.meta.reaches(&smallest) && file.meta.smallest <= largest)
+            .map(Arc::clone)
+            .collect();
+        if next.len() == taken.len() {
+            return next;
+        }
+        taken = next;
+    }
+}
+
+fn within_level_zero(
+    input: &PickInput<'_>,
+    version: &Version,
+    accept: &mut dyn FnMut(&Plan) -> bool,
+) -> Option<Plan> {
+    if input.running.merges_l0(version.keyspace) {
+        return None;
+    }
+    let mut bytes = 0;
+    let newest: Vec<Arc<TableFile>> = version.levels[0]
+        .tables
+        .iter()
+        .take_while(|file| {
+            bytes += file.meta.size_bytes;
+            !file.is_being_compacted() && bytes <= input.config.plan_bytes_max
+        })
+        .map(Arc::clone)
+        .collect();
+    if newest.len() < input.config.l0_trigger_files.max(2) {
+        return None;
+    }
+    let choice = Choice { reason: Reason::WithinLevelZero, level: 0, tables: newest, output_level: 0 };
+    build(input, version, choice).filter(|plan| accept(plan))
+}
+
+/// A compaction of the best table of `level` into the next one: least overlap for its size, deletions count double.
+fn one_level(
+    input: &PickInput<'_>,
+    version: &Version,
+    level: usize,
+    reason: Reason,
+    accept: &mut dyn FnMut(&Plan) -> bool,
+) -> Option<Plan> {
+    let mut order: Vec<(u64, u64, &Arc<TableFile>)> = version.levels[level]
+        .tables
+        .iter()
+        .filter(|file| !file.is_being_compacted())
+        .map(|file| {
+            let below = version.overlapping_table(level + 1, &file.meta);
+            let overlap_bytes: u64 = below.iter().map(|file| file.meta.size_bytes).sum();
+            let cost = u128::from(overlap_bytes) * 1024 / u128::from(file.meta.size_bytes.max(1));
+            let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+            (if is_dense(file) { cost / 2 } else { cost }, file.meta.number, file)
+        })
+        .collect();
+    order.sort_by_key(|(cost, number, _)| (*cost, *number));
+    let mut too_large = None;
+    for (_, _, file) in order {
+        let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level: level + 1 };
+        let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) else { continue };
+        if plan.input_bytes <= input.config.plan_bytes_max {
+            return Some(plan);
+        }
+        too_large.get_or_insert(plan);
+    }
+    too_large
+}
+
+fn is_dense(file: &TableFile) -> bool {
+    let meta = &file.meta;
+    (meta.deletions > 0 && meta.deletions >= meta.entries / 2)
+        || (meta.range_tombstones > 0 && meta.range_tombstones.saturating_mul(64) >= meta.entries)
+}
+
+/// Tables that lie on the wrong tier, that are mostly deletions, or whose records mostly expired.
+fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan) -> bool) -> Option<Plan> {
+    for (level, file) in version.tables().filter(|(level, file)| *level > 0 && !file.is_being_compacted()) {
+        let lies_below = (level + 1..LEVELS).any(|deeper| !version.overlapping_table(deeper, &file.meta).is_empty());
+        // Rewriting in place helps only if nothing must be kept for a snapshot.
+        let can_rewrite = !lies_below && file.meta.sequence_max <= input.oldest_snapshot;
+        let (reason, output_level) = if file.meta.tier != tier_of(level, input.config.two_tiers) {
+            (Reason::Misplaced, level)
+        } else if is_dense(file) && (lies_below || can_rewrite) {
+            (Reason::Deletions, if lies_below { level + 1 } else { level })
+        } else if mostly_expired(&file.meta, input) && can_rewrite {
+            (Reason::Expired, level)
+        } else {
+            continue;
+        };
+        let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level };
+        if let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) {
+            return Some(plan);
+        }
+    }
+    None
+}
+
+/// The boundary compaction of the keyspace that holds most on the fast tier.
+fn make_room(input: &PickInput<'_>) -> Option<Plan> {
+    let mut order: Vec<&Arc<Version>> = input.versions.iter().collect();
+    order.sort_by_key(|version| (std::cmp::Reverse(version.tier_bytes(Tier::Fast)), version.keyspace));
+    let mut accept = |plan: &Plan| fits(input, plan) && allowed(input, plan);
+    order
+        .into_iter()
+        .filter(|version| !input.running.writes(version.keyspace, LEVELS_FAST, &[], &[0xff; 16]))
+        .find_map(|version| {
+            let from = (1..LEVELS_FAST).rfind(|level| !version.levels[*level].tables.is_empty())?;
+            one_level(input, version, from, Reason::FastFull, &mut accept)
+        })
+}
+
+/// True if something of `range` lies below `level`.
+pub(super) fn lies_below(version: &Version, level: usize, range: &(bytes::Bytes, bytes::Bytes, bool)) -> bool {
+    (level + 1..LEVELS).any(|deeper| !meeting(version, deeper, range).is_empty())
+}

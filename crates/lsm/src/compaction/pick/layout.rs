@@ -1,0 +1,103 @@
+//! Level targets: how many bytes each level may hold. Integers only.
+//!
+//! Two tiers (HotRAP section 4.1, "RocksDB-fat", and section 3.6): a keyspace's share of the fast tier is cut into levels by the
+//! ratio, from the last fast level up, as long as a level is worth having; the first slow level is `ratio × cold` times
+//! the last fast one, the following ones grow by the ratio, the last is unbounded. One tier: from the bottom's actual
+//! size up. Tests: `tests.rs`.
+
+use std::sync::Arc;
+
+use kelvin_base::Tier;
+
+use super::PickConfig;
+use crate::version::{LEVELS, LEVELS_FAST, Version};
+
+/// What each level of a keyspace may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Targets {
+    /// Bytes by level; L0 is ruled by its number of tables; 0 for a level that should be empty.
+    pub bytes: [u64; LEVELS],
+    /// The level L0 is compacted into when all levels above it are empty.
+    pub base: usize,
+    /// What the keyspace may hold on the fast tier.
+    pub fast_share_bytes: u64,
+}
+
+impl PickConfig {
+    /// Bytes below which a level of its own is not worth having.
+    const fn base_bytes_min(&self) -> u64 {
+        let files = if self.l0_trigger_files == 0 { 1 } else { self.l0_trigger_files as u64 };
+        self.memtable_bytes.saturating_mul(files)
+    }
+
+    const fn ratio_or_two(&self) -> u64 {
+        if self.ratio < 2 { 2 } else { self.ratio }
+    }
+}
+
+/// The share of the fast tier of each version, in the same order: in proportion to what they hold there and one
+/// memtable each.
+#[must_use]
+pub fn shares(versions: &[Arc<Version>], config: &PickConfig) -> Vec<u64> {
+    if !config.two_tiers {
+        return vec![u64::MAX; versions.len()];
+    }
+    let weights: Vec<u128> = versions
+        .iter()
+        .map(|version| u128::from(version.tier_bytes(Tier::Fast)) + u128::from(config.memtable_bytes.max(1)))
+        .collect();
+    let total: u128 = weights.iter().sum::<u128>().max(1);
+    let usable = u128::from(config.fast_usable_bytes);
+    weights.into_iter().map(|weight| u64::try_from(usable * weight / total).unwrap_or(u64::MAX)).collect()
+}
+
+/// What each level of `version` may hold, given its share of the fast tier.
+#[must_use]
+pub fn targets(version: &Version, share_bytes: u64, config: &PickConfig) -> Targets {
+    if config.two_tiers { two_tiers(share_bytes, config) } else { one_tier(version, config) }
+}
+
+fn two_tiers(share_bytes: u64, config: &PickConfig) -> Targets {
+    let ratio = config.ratio_or_two();
+    let last = LEVELS_FAST - 1;
+    // L0 at its trigger is the part that is there before levels are cut.
+    let level_bytes = share_bytes.saturating_sub(config.base_bytes_min().min(share_bytes / 2));
+    let mut base = last;
+    let mut bytes = [0; LEVELS];
+    // With n levels the last holds (ratio - 1) / ratio of all but a rest that the division leaves.
+    let last_bytes = level_bytes / ratio * (ratio - 1);
+    bytes[last] = last_bytes;
+    let mut size_bytes = last_bytes / ratio;
+    while base > 1 && size_bytes >= config.base_bytes_min() {
+        base -= 1;
+        bytes[base] = size_bytes;
+        size_bytes /= ratio;
+    }
+    let upper_bytes: u64 = bytes[..last].iter().sum();
+    bytes[last] = level_bytes.saturating_sub(upper_bytes);
+    let cold_permille = config.cold_permille.clamp(1, 1000);
+    let mut slow_bytes = (bytes[last].saturating_mul(ratio) / 1000).saturating_mul(cold_permille).max(1);
+    for target_bytes in &mut bytes[LEVELS_FAST..] {
+        *target_bytes = slow_bytes;
+        slow_bytes = slow_bytes.saturating_mul(ratio);
+    }
+    bytes[LEVELS - 1] = u64::MAX;
+    Targets { bytes, base, fast_share_bytes: share_bytes }
+}
+
+fn one_tier(version: &Version, config: &PickConfig) -> Targets {
+    let ratio = config.ratio_or_two();
+    // The bottom is the last fast level, unless the store once had more levels.
+    let bottom = version.deepest().unwrap_or(0).max(LEVELS_FAST - 1);
+    let mut bytes = [0; LEVELS];
+    let mut size_bytes =
+        version.levels.iter().skip(1).map(crate::version::Level::size_bytes).max().unwrap_or(0) / ratio;
+    bytes[bottom..].fill(u64::MAX);
+    let mut base = bottom;
+    while base > 1 && size_bytes >= config.base_bytes_min() {
+        base -= 1;
+        bytes[base] = size_bytes;
+        size_bytes /= ratio;
+    }
+    Targets { bytes, base, fast_share_bytes: u64::MAX }
+}

@@ -1,0 +1,108 @@
+//! The compactions that run now, and what a new one must keep away from. Tests: `tests.rs`.
+
+use bytes::Bytes;
+
+use super::Plan;
+
+#[derive(Clone, Debug)]
+struct Claim {
+    keyspace: u32,
+    levels: Vec<usize>,
+    output_level: usize,
+    smallest: Bytes,
+    largest: Bytes,
+    first_table: u64,
+    input_bytes: Vec<(usize, u64)>,
+}
+
+/// The compactions that run now.
+#[derive(Clone, Debug, Default)]
+pub struct Running(Vec<Claim>);
+
+fn first_table(plan: &Plan) -> u64 {
+    plan.tables().map(|(_, file)| file.meta.number).min().unwrap_or(0)
+}
+
+impl Running {
+    /// Claims the tables and the range of `plan`. Every `begin` needs its [`Running::end`].
+    pub fn begin(&mut self, plan: &Plan) {
+        for (_, file) in plan.tables() {
+            file.set_being_compacted(true);
+        }
+        let bytes = |files: &Vec<std::sync::Arc<crate::version::TableFile>>| {
+            files.iter().map(|file| file.meta.size_bytes).sum::<u64>()
+        };
+        self.0.push(Claim {
+            keyspace: plan.keyspace,
+            levels: plan.inputs.iter().map(|(level, _)| *level).collect(),
+            output_level: plan.output_level,
+            smallest: plan.smallest.clone(),
+            largest: plan.largest.clone(),
+            first_table: first_table(plan),
+            input_bytes: plan.inputs.iter().map(|(level, files)| (*level, bytes(files))).collect(),
+        });
+    }
+
+    /// Lets go of what `plan` claimed, after its install or its failure.
+    pub fn end(&mut self, plan: &Plan) {
+        for (_, file) in plan.tables() {
+            file.set_being_compacted(false);
+        }
+        let first = first_table(plan);
+        self.0.retain(|claim| claim.first_table != first || claim.keyspace != plan.keyspace);
+    }
+
+    /// How many run.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if none runs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True if L0 tables of `keyspace` are being merged among themselves.
+    pub(super) fn merges_l0(&self, keyspace: u32) -> bool {
+        self.0.iter().any(|claim| claim.keyspace == keyspace && claim.output_level == 0)
+    }
+
+    /// True if some compaction reads L0 of `keyspace`.
+    pub(super) fn reads_l0(&self, keyspace: u32) -> bool {
+        self.0.iter().any(|claim| claim.keyspace == keyspace && claim.levels.contains(&0))
+    }
+
+    /// Bytes of `level` that running compactions take away from it.
+    pub(super) fn leaving_bytes(&self, keyspace: u32, level: usize) -> u64 {
+        self.0
+            .iter()
+            .filter(|claim| claim.keyspace == keyspace && claim.output_level > level)
+            .flat_map(|claim| &claim.input_bytes)
+            .filter(|(from, _)| *from == level)
+            .map(|(_, bytes)| bytes)
+            .sum()
+    }
+
+    /// Bytes of levels up to `level` that running compactions take below it.
+    pub(super) fn leaving_down_to(&self, keyspace: u32, level: usize) -> u64 {
+        self.0
+            .iter()
+            .filter(|claim| claim.keyspace == keyspace && claim.output_level > level)
+            .flat_map(|claim| &claim.input_bytes)
+            .filter(|(from, _)| *from <= level)
+            .map(|(_, bytes)| bytes)
+            .sum()
+    }
+
+    /// True if a compaction that writes `level` of `keyspace` overlaps `[smallest, largest]`.
+    pub(super) fn writes(&self, keyspace: u32, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
+        self.0.iter().any(|claim| {
+            claim.keyspace == keyspace
+                && claim.output_level == level
+                && claim.smallest.as_ref() <= largest
+                && smallest <= claim.largest.as_ref()
+        })
+    }
+}

@@ -1,0 +1,464 @@
+//! Versions, edits and the manifest under truncation, flipped bits and failing devices.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use kelvin_base::{Error, ErrorKind, Result, Tier};
+use kelvin_storage::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
+use kelvin_table::Table;
+use parking_lot::Mutex;
+
+use super::manifest::parse;
+use super::*;
+
+pub(crate) fn meta(number: u64, smallest: &str, largest: &str) -> TableMeta {
+    TableMeta {
+        number,
+        tier: Tier::Fast,
+        size_bytes: 1000,
+        tail_bytes: 100,
+        smallest: Bytes::copy_from_slice(smallest.as_bytes()),
+        largest: Bytes::copy_from_slice(largest.as_bytes()),
+        largest_exclusive: false,
+        sequence_min: number,
+        sequence_max: number,
+        entries: 10,
+        deletions: 0,
+        range_tombstones: 0,
+        copies: 0,
+        expiring: 0,
+        expiry_min_ms: 0,
+        key_bytes: 100,
+        value_bytes: 900,
+    }
+}
+
+pub(super) fn full_edit() -> Edit {
+    let mut edit = Edit {
+        store: Some(StoreId { uuid: [7; 16], epoch: 3 }),
+        next_file_number: Some(900),
+        ..Edit::default()
+    };
+    edit.create_keyspace(4, "default", 11);
+    edit.drop_keyspace(2);
+    edit.set_wal_number(1, 12);
+    edit.set_last_sequence(u64::MAX >> 8);
+    edit.remove(1, 0, 77);
+    edit.add(1, 11, TableMeta { tier: Tier::Slow, largest_exclusive: true, ..meta(78, "", "zebra") });
+    edit.add(4, 3, meta(79, "a", "a"));
+    edit
+}
+
+/// Opens nothing and counts deletions.
+#[derive(Default)]
+pub(crate) struct NoTables(AtomicUsize);
+
+impl TableOpener for NoTables {
+    fn open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        Err(Error::invalid(format!("table {} is not to be opened here", meta.number)))
+    }
+
+    fn delete(&self, _: &TableMeta) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Device {
+    files: Mutex<HashMap<PathBuf, Arc<Mutex<Vec<u8>>>>>,
+    /// Operations left before `fails` does.
+    fuse: AtomicUsize,
+    fails: Mutex<Option<&'static str>>,
+}
+
+impl Device {
+    fn trip(&self, operation: &str) -> io::Result<()> {
+        let fails = self.fails.lock();
+        if fails.is_some_and(|name| name == operation)
+            && self.fuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+        {
+            return Err(io::Error::other(format!("{operation} fails as the test wants")));
+        }
+        Ok(())
+    }
+
+    fn fail(&self, operation: Option<&'static str>, after: usize) {
+        *self.fails.lock() = operation;
+        self.fuse.store(after, Ordering::Relaxed);
+    }
+
+    fn bytes(&self, path: &Path) -> Vec<u8> {
+        self.files.lock()[path].lock().clone()
+    }
+}
+
+#[derive(Debug)]
+struct Handle(Arc<Mutex<Vec<u8>>>, Arc<Device>);
+
+impl WriteFile for Handle {
+    fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        let outcome = self.1.trip("append");
+        let part = if outcome.is_ok() { data } else { &data[..data.len() / 2] };
+        self.0.lock().extend_from_slice(part);
+        outcome
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.1.trip("sync")
+    }
+
+    fn len(&self) -> u64 {
+        self.0.lock().len() as u64
+    }
+}
+
+impl ReadFile for Handle {
+    fn read_at(&self, offset: u64, len: usize, buf: &mut AlignedBuf) -> io::Result<Range<usize>> {
+        buf.grow(len);
+        let from = usize::try_from(offset).unwrap();
+        let data = self.0.lock();
+        let part = data.get(from..from + len).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.as_mut_slice()[..len].copy_from_slice(part);
+        Ok(0..len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().len() as u64)
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Disk(Arc<Device>);
+
+impl Storage for Disk {
+    fn create(&self, path: &Path, _: Create) -> io::Result<Box<dyn WriteFile>> {
+        self.0.trip("create")?;
+        let mut files = self.0.files.lock();
+        if files.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let data = Arc::clone(files.entry(path.to_path_buf()).or_default());
+        Ok(Box::new(Handle(data, Arc::clone(&self.0))))
+    }
+
+    fn open(&self, path: &Path, _: IoMode) -> io::Result<Arc<dyn ReadFile>> {
+        let data = self.0.files.lock().get(path).map(Arc::clone).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(Handle(data, Arc::clone(&self.0))))
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        self.0.trip("sync_dir")
+    }
+
+    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.trip("rename")?;
+        let mut files = self.0.files.lock();
+        let data = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        files.insert(to.to_path_buf(), data);
+        Ok(())
+    }
+
+    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.files.lock().remove(path).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut names: Vec<PathBuf> = self.0.files.lock().keys().map(|path| path.file_name().unwrap().into()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        Ok(self.0.bytes(path).len() as u64)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.0.files.lock().contains_key(path))
+    }
+
+    fn lock(&self, _: &Path) -> io::Result<Box<dyn FileLock>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn free_space(&self, _: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+}
+
+const DIR: &str = "fast";
+
+fn fresh(disk: &Disk) -> VersionSet {
+    let mut first = Edit { store: Some(StoreId { uuid: [9; 16], epoch: 1 }), ..Edit::default() };
+    first.create_keyspace(0, "default", 1);
+    VersionSet::create(Arc::new(disk.clone()), Path::new(DIR), Arc::new(NoTables::default()), true, &first).unwrap()
+}
+
+fn reopen(disk: &Disk) -> Result<Option<VersionSet>> {
+    VersionSet::recover(Arc::new(disk.clone()), Path::new(DIR), Arc::new(NoTables::default()), true)
+}
+
+fn adding(number: u64, smallest: &str, largest: &str) -> Edit {
+    let mut edit = Edit::default();
+    edit.add(0, 3, meta(number, smallest, largest));
+    edit.set_last_sequence(number);
+    edit
+}
+
+fn numbers(set: &VersionSet) -> Vec<u64> {
+    set.live_tables().into_iter().map(|(_, number)| number).collect()
+}
+
+#[test]
+fn what_was_logged_is_there_after_reopening_and_numbers_go_on() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    set.log_and_apply(&adding(10, "a", "c")).unwrap();
+    let mut edit = adding(11, "d", "f");
+    edit.create_keyspace(1, "other", 5);
+    edit.set_wal_number(0, 4);
+    set.log_and_apply(&edit).unwrap();
+    let before = set.recorded();
+    drop(set);
+    let set = reopen(&disk).unwrap().unwrap();
+    assert_eq!(set.recorded().keyspaces, before.keyspaces);
+    assert_eq!((set.store(), set.last_sequence()), (StoreId { uuid: [9; 16], epoch: 1 }, 11));
+    assert_eq!((set.wal_number_min(), set.next_keyspace()), (Some(4), 2));
+    assert!(set.new_file_number() >= before.next_file_number);
+    assert!(set.warnings().is_empty());
+    let manifests = disk.list(Path::new(DIR)).unwrap();
+    assert_eq!(manifests.len(), 2, "CURRENT and one manifest: {manifests:?}");
+}
+
+#[test]
+fn an_edit_that_does_not_fit_changes_nothing_on_disk() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    set.log_and_apply(&adding(10, "a", "m")).unwrap();
+    let bytes = set.manifest_bytes();
+    let mut absent = Edit::default();
+    absent.remove(0, 3, 99);
+    let mut foreign = Edit::default();
+    foreign.add(8, 3, meta(12, "x", "y"));
+    for edit in [adding(11, "m", "z"), adding(10, "x", "y"), absent, foreign] {
+        assert_eq!(set.log_and_apply(&edit).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    assert_eq!((set.manifest_bytes(), numbers(&set)), (bytes, vec![10]));
+}
+
+#[test]
+fn a_manifest_cut_at_any_byte_gives_a_prefix_of_its_edits_or_a_named_corruption() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    for number in 10..14 {
+        set.log_and_apply(&adding(number, &format!("k{number}"), &format!("k{number}z"))).unwrap();
+    }
+    let number = set.manifest_number();
+    let path = Path::new(DIR).join(manifest_name(number));
+    let bytes = disk.0.bytes(&path);
+    let whole = parse(&path, number, &bytes).unwrap();
+    assert_eq!((whole.edits.len(), whole.torn_at), (5, None));
+    for cut in 0..bytes.len() {
+        match parse(&path, number, &bytes[..cut]) {
+            Ok(read) => {
+                assert_eq!(read.edits[..], whole.edits[..read.edits.len()], "cut at {cut}");
+                assert!(read.edits.len() < whole.edits.len());
+            }
+            Err(error) => {
+                assert!(cut < 44, "cut at {cut}: {error}");
+                assert_eq!(error.kind(), ErrorKind::Corruption);
+                assert!(error.path().is_some() && error.at().is_some());
+            }
+        }
+    }
+}
+
+#[test]
+fn any_flipped_bit_is_a_named_corruption_or_loses_the_last_edit_with_a_warning() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    for number in 10..14 {
+        set.log_and_apply(&adding(number, &format!("k{number}"), &format!("k{number}z"))).unwrap();
+    }
+    let number = set.manifest_number();
+    let path = Path::new(DIR).join(manifest_name(number));
+    let mut bytes = disk.0.bytes(&path);
+    let whole = parse(&path, number, &bytes).unwrap();
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        match parse(&path, number, &bytes) {
+            Ok(read) => {
+                assert_eq!(read.edits[..], whole.edits[..4], "bit {bit}");
+                assert!(read.torn_at.is_some());
+            }
+            Err(error) => assert!(error.path().is_some() && error.at().is_some(), "{error}"),
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn a_damaged_pointer_to_the_manifest_and_a_newer_format_are_refused_by_name() {
+    let disk = Disk::default();
+    let number = fresh(&disk).manifest_number();
+    let current = Path::new(DIR).join(CURRENT);
+    let data = Arc::clone(&disk.0.files.lock()[&current]);
+    for bit in 0..data.lock().len() * 8 {
+        data.lock()[bit / 8] ^= 1 << (bit % 8);
+        let error = read_recorded(&disk, Path::new(DIR)).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(current.as_path())), "bit {bit}");
+        data.lock()[bit / 8] ^= 1 << (bit % 8);
+    }
+    let path = Path::new(DIR).join(manifest_name(number));
+    let mut bytes = disk.0.bytes(&path);
+    bytes[8] = 2;
+    let check = kelvin_base::hash::hash64_seeded(kelvin_base::hash::place_seed(number, 0), &bytes[..36]);
+    bytes[36..44].copy_from_slice(&check.to_le_bytes());
+    let error = parse(&path, number, &bytes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("format 2"), "{error}");
+}
+
+#[test]
+fn after_a_failed_append_a_new_manifest_takes_over_with_the_edit() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    set.log_and_apply(&adding(10, "a", "b")).unwrap();
+    let old = set.manifest_number();
+    // The append to the old manifest fails half way; those to the new one succeed.
+    disk.0.fail(Some("append"), 0);
+    let error = set.log_and_apply(&adding(11, "c", "d")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(set.is_doubtful() && set.failed().is_none());
+    assert_eq!(numbers(&set), [10]);
+    disk.0.fail(None, 0);
+    set.log_and_apply(&adding(12, "e", "f")).unwrap();
+    assert!(!set.is_doubtful() && set.manifest_number() > old);
+    assert_eq!(numbers(&reopen(&disk).unwrap().unwrap()), [10, 12]);
+}
+
+#[test]
+fn after_a_failed_sync_or_switch_the_error_stays_and_reopening_finds_one_of_both_outcomes() {
+    for operation in ["sync", "rename", "sync_dir"] {
+        let disk = Disk::default();
+        let mut set = fresh(&disk);
+        set.log_and_apply(&adding(10, "a", "b")).unwrap();
+        if operation == "sync" {
+            disk.0.fail(Some(operation), 0);
+        } else {
+            set.poison_writer_for_test();
+            disk.0.fail(Some(operation), 0);
+        }
+        let error = set.log_and_apply(&adding(11, "c", "d")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{operation}");
+        disk.0.fail(None, 0);
+        assert!(set.log_and_apply(&adding(12, "e", "f")).is_err(), "the error of {operation} stays");
+        assert_eq!(numbers(&set), [10]);
+        let found = numbers(&reopen(&disk).unwrap().unwrap());
+        assert!(found == [10] || found == [10, 11], "{operation}: {found:?}");
+    }
+}
+
+#[test]
+fn every_operation_that_fails_at_every_moment_leaves_a_store_that_opens() {
+    for operation in ["create", "append", "sync", "sync_dir", "rename"] {
+        for after in 0..12 {
+            let disk = Disk::default();
+            let mut set = fresh(&disk);
+            disk.0.fail(Some(operation), after);
+            let mut acknowledged = Vec::new();
+            for number in 10..16 {
+                if set.log_and_apply(&adding(number, &format!("k{number}"), &format!("k{number}z"))).is_ok() {
+                    acknowledged.push(number);
+                }
+            }
+            disk.0.fail(None, 0);
+            let found = numbers(&reopen(&disk).unwrap().unwrap());
+            assert!(acknowledged.iter().all(|number| found.contains(number)), "{operation} {after}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_long_manifest_gives_way_to_a_short_one() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    let old = set.manifest_number();
+    let wide = "x".repeat(4000);
+    let mut number = 100;
+    while set.manifest_number() == old {
+        number += 1;
+        let mut edit = adding(number, &wide, &wide);
+        if number > 101 {
+            edit.remove(0, 3, number - 1);
+        }
+        set.log_and_apply(&edit).unwrap();
+    }
+    assert!(set.manifest_bytes() < 10_000);
+    assert_eq!(numbers(&reopen(&disk).unwrap().unwrap()), [number]);
+}
+
+#[test]
+fn a_checkpoint_of_the_manifest_opens_as_the_same_store() {
+    let (disk, copy) = (Disk::default(), Disk::default());
+    let mut set = fresh(&disk);
+    set.log_and_apply(&adding(10, "a", "b")).unwrap();
+    write_recorded(&copy, Path::new(DIR), &set.recorded()).unwrap();
+    assert_eq!(reopen(&copy).unwrap().unwrap().recorded().keyspaces, set.recorded().keyspaces);
+}
+
+#[test]
+fn a_file_is_deleted_when_its_last_holder_goes_and_only_once_obsolete() {
+    let opener = Arc::new(NoTables::default());
+    let kept = Arc::new(TableFile::new(meta(1, "a", "b"), Arc::clone(&opener) as Arc<dyn TableOpener>));
+    drop(kept);
+    assert_eq!(opener.0.load(Ordering::Relaxed), 0);
+    let file = Arc::new(TableFile::new(meta(2, "a", "b"), Arc::clone(&opener) as Arc<dyn TableOpener>));
+    let reader = Arc::clone(&file);
+    file.mark_obsolete();
+    drop(file);
+    assert_eq!(opener.0.load(Ordering::Relaxed), 0, "a reader still holds it");
+    drop(reader);
+    assert_eq!(opener.0.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn the_candidate_of_a_key_is_the_table_whose_range_holds_it() {
+    let opener: Arc<dyn TableOpener> = Arc::new(NoTables::default());
+    let file = |meta| Arc::new(TableFile::new(meta, Arc::clone(&opener)));
+    for prefix in ["", "user", "a prefix longer than eight bytes: "] {
+        let key = |text: &str| format!("{prefix}{text}");
+        let mut tables: [Vec<Arc<TableFile>>; LEVELS] = Default::default();
+        let ends = [("b", "d", false), ("f", "h", true), ("h", "h", false), ("k", "kkkkkkkkkk", false)];
+        for (number, (smallest, largest, exclusive)) in (1..).zip(ends) {
+            let facts = meta(number, &key(smallest), &key(largest));
+            tables[4].push(file(TableMeta { largest_exclusive: exclusive, ..facts }));
+        }
+        tables[4].reverse();
+        let version = Version::new(0, tables, true).unwrap();
+        let at = |text: &str| version.candidate(4, key(text).as_bytes()).map(|file| file.meta.number);
+        let keys = ["a", "b", "c", "d", "da", "e", "f", "gzzzzzzzzzz", "h", "ha", "kkkkkkkkkj", "kkkkkkkkkkk"];
+        let expected =
+            [None, Some(1), Some(1), Some(1), None, None, Some(2), Some(2), Some(3), None, Some(4), None];
+        assert_eq!(keys.map(at), expected, "prefix {prefix:?}");
+        let met = version.overlapping(4, Some(key("d").as_bytes()), Some(key("h").as_bytes()));
+        assert_eq!(met.iter().map(|file| file.meta.number).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(version.candidate(5, b"b").map(|file| file.meta.number), None);
+    }
+}
