@@ -319,7 +319,8 @@ fn a_damaged_pointer_to_the_manifest_and_a_newer_format_are_refused_by_name() {
     let number = fresh(&disk).manifest_number();
     let current = Path::new(DIR).join(CURRENT);
     let data = Arc::clone(&disk.0.files.lock()[&current]);
-    for bit in 0..data.lock().len() * 8 {
+    let bits = data.lock().len() * 8;
+    for bit in 0..bits {
         data.lock()[bit / 8] ^= 1 << (bit % 8);
         let error = read_recorded(&disk, Path::new(DIR)).unwrap_err();
         assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(current.as_path())), "bit {bit}");
