@@ -30,7 +30,7 @@ const CHECKSUM_BYTES: usize = 8;
 const CHECKSUM_SEED: u64 = u64::from_le_bytes(MAGIC);
 
 /// Which store, and which of its openings.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct StoreId {
     /// Made once, when the store is created.
     pub uuid: [u8; 16],

@@ -160,7 +160,10 @@ impl Edit {
         while !input.is_empty() {
             let at = len - input.len();
             let malformed = || {
-                Error::new(ErrorKind::Corruption, format!("a manifest record is malformed at byte {at} of its edit"))
+                Error::new(
+                    ErrorKind::Corruption,
+                    format!("a manifest record is malformed at byte {at} of its edit"),
+                )
             };
             let tag = get_varint(&mut input).ok_or_else(malformed)?;
             let mut payload = get_bytes(&mut input).ok_or_else(malformed)?;

@@ -120,7 +120,8 @@ fn len_check(number: u64, offset: u64, len: u32) -> u32 {
 /// Makes `CURRENT` name manifest `number`, durably.
 pub(super) fn set_current(storage: &dyn Storage, dir: &Path, number: u64) -> Result<(), Failure> {
     let (new, current) = (dir.join(CURRENT_NEW), dir.join(CURRENT));
-    let before = |error| Failure::Append(io_error("cannot write the file that names the manifest", &new, error));
+    let before =
+        |error| Failure::Append(io_error("cannot write the file that names the manifest", &new, error));
     match storage.remove(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(before(error)),
         _ => {}
@@ -147,10 +148,14 @@ pub(super) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<Option<u
     let bytes = read_whole(storage, &path, 256)?;
     let damaged = || {
         Error::corruption(&path, 0, "the file that names the manifest is damaged")
-            .expected("a line like \"000001.manifest 0123456789abcdef\"", format!("{:?}", String::from_utf8_lossy(&bytes)))
+            .expected(
+                "a line like \"000001.manifest 0123456789abcdef\"",
+                format!("{:?}", String::from_utf8_lossy(&bytes)),
+            )
             .advice("the store's newest *.manifest file is most likely the one it named")
     };
-    let line = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n')).ok_or_else(damaged)?;
+    let line =
+        std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n')).ok_or_else(damaged)?;
     let (name, check) = line.split_once(' ').ok_or_else(damaged)?;
     let number: u64 =
         name.strip_suffix(".manifest").and_then(|digits| digits.parse().ok()).ok_or_else(damaged)?;
@@ -209,10 +214,15 @@ pub(super) fn parse(path: &Path, number: u64, bytes: &[u8]) -> Result<Read> {
     let mut offset = HEADER_BYTES;
     while offset < bytes.len() {
         let Some(payload) = record_at(number, bytes, offset) else {
-            if let Some(later) = (offset + 1..bytes.len()).find(|at| record_at(number, bytes, *at).is_some()) {
-                return Err(Error::corruption(path, offset as u64, "a manifest record does not match its checksum")
-                    .expected("a record that checks", format!("none, yet one that checks at byte {later}"))
-                    .tier(Tier::Fast));
+            if let Some(later) = (offset + 1..bytes.len()).find(|at| record_at(number, bytes, *at).is_some())
+            {
+                return Err(Error::corruption(
+                    path,
+                    offset as u64,
+                    "a manifest record does not match its checksum",
+                )
+                .expected("a record that checks", format!("none, yet one that checks at byte {later}"))
+                .tier(Tier::Fast));
             }
             return Ok(Read { uuid, edits, torn_at: Some(offset as u64) });
         };
@@ -230,7 +240,9 @@ fn parse_header(path: &Path, number: u64, bytes: &[u8]) -> Result<[u8; 16]> {
             .expected(format!("{HEADER_BYTES} bytes"), format!("{} bytes", bytes.len()))
     })?;
     if header[..8] != MAGIC {
-        return Err(damaged("the file is not a manifest").expected("magic KELVMAN", format!("{:02x?}", &header[..8])));
+        return Err(
+            damaged("the file is not a manifest").expected("magic KELVMAN", format!("{:02x?}", &header[..8]))
+        );
     }
     let (body, check) = header.split_at(HEADER_BYTES - 8);
     let expected = hash64_seeded(place_seed(number, 0), body);
@@ -240,10 +252,12 @@ fn parse_header(path: &Path, number: u64, bytes: &[u8]) -> Result<[u8; 16]> {
     }
     let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
     if version != FORMAT_VERSION {
-        return Err(Error::invalid(format!("the manifest is of format {version}, which this version does not know"))
-            .file(path)
-            .expected(format!("format {FORMAT_VERSION}"), format!("format {version}"))
-            .advice("open the store with the version that wrote it, or a newer one"));
+        return Err(Error::invalid(format!(
+            "the manifest is of format {version}, which this version does not know"
+        ))
+        .file(path)
+        .expected(format!("format {FORMAT_VERSION}"), format!("format {version}"))
+        .advice("open the store with the version that wrote it, or a newer one"));
     }
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&header[20..36]);
@@ -261,5 +275,6 @@ fn record_at(number: u64, bytes: &[u8], offset: usize) -> Option<&[u8]> {
     }
     let (check, rest) = rest.split_first_chunk::<8>()?;
     let payload = rest.get(..usize::try_from(len).ok()?)?;
-    (u64::from_le_bytes(*check) == hash64_seeded(place_seed(number, offset as u64), payload)).then_some(payload)
+    (u64::from_le_bytes(*check) == hash64_seeded(place_seed(number, offset as u64), payload))
+        .then_some(payload)
 }

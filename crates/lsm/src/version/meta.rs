@@ -55,7 +55,11 @@ impl TableMeta {
     /// True if the table's range ends at `user_key` or behind it.
     #[must_use]
     pub fn reaches(&self, user_key: &[u8]) -> bool {
-        if self.largest_exclusive { user_key < self.largest.as_ref() } else { user_key <= self.largest.as_ref() }
+        if self.largest_exclusive {
+            user_key < self.largest.as_ref()
+        } else {
+            user_key <= self.largest.as_ref()
+        }
     }
 
     /// True if the table's range and that of `other` have a key in common.
@@ -67,7 +71,8 @@ impl TableMeta {
     /// True if the table's range meets `[lower, upper)`; `None` is unbounded.
     #[must_use]
     pub fn meets(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> bool {
-        lower.is_none_or(|lower| self.reaches(lower)) && upper.is_none_or(|upper| self.smallest.as_ref() < upper)
+        lower.is_none_or(|lower| self.reaches(lower))
+            && upper.is_none_or(|upper| self.smallest.as_ref() < upper)
     }
 
     /// True if a compaction to the bottom may find something to drop in it for good.

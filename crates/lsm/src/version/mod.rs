@@ -30,16 +30,9 @@ pub use replay::{Keyspace as RecordedKeyspace, Recorded};
 pub use set::{FileNumbers, VersionSet, read_recorded, write_recorded};
 pub use tree::Version;
 
+pub use crate::tiers::StoreId;
+
 /// Levels of a version.
 pub const LEVELS: usize = 12;
 /// Levels 0 to `LEVELS_FAST - 1` belong to the fast tier.
 pub const LEVELS_FAST: usize = 7;
-
-/// Who a store is: both tiers and the manifest carry it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct StoreId {
-    /// 128 random bits, given when the store is made.
-    pub uuid: [u8; 16],
-    /// Grows whenever the slow tier is bound anew.
-    pub epoch: u64,
-}

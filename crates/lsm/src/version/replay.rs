@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_base::{Error, ErrorKind, Result, Sequence};
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier};
 
 use super::edit::{Edit, KeyspaceEntry};
 use super::{StoreId, TableMeta};
@@ -40,6 +40,12 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// True if some keyspace has a table on `tier`.
+    #[must_use]
+    pub fn has_tables_on(&self, tier: Tier) -> bool {
+        self.keyspaces.values().any(|one| one.tables.values().any(|meta| meta.tier == tier))
+    }
+
     /// Applies one edit.
     ///
     /// # Errors
@@ -71,7 +77,9 @@ impl Recorded {
         for (keyspace, level, number) in &edit.removed {
             let known = self.keyspaces.get_mut(keyspace);
             if known.and_then(|known| known.tables.remove(&(*level, *number))).is_none() {
-                return misfit(format!("the manifest removes table {number} from level {level}, where it is not"));
+                return misfit(format!(
+                    "the manifest removes table {number} from level {level}, where it is not"
+                ));
             }
         }
         for (keyspace, level, meta) in &edit.added {
@@ -96,7 +104,11 @@ impl Recorded {
             ..Edit::default()
         };
         for (id, keyspace) in &self.keyspaces {
-            edit.created.push(KeyspaceEntry { id: *id, name: keyspace.name.clone(), wal_number: keyspace.wal_number });
+            edit.created.push(KeyspaceEntry {
+                id: *id,
+                name: keyspace.name.clone(),
+                wal_number: keyspace.wal_number,
+            });
             edit.added.extend(keyspace.tables.iter().map(|((level, _), meta)| (*id, *level, meta.clone())));
         }
         edit

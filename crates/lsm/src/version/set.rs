@@ -86,8 +86,12 @@ pub fn read_recorded(storage: &dyn Storage, dir: &Path) -> Result<Option<Recorde
     }
     // The first edit of a manifest is synced before CURRENT names it.
     if read.edits.is_empty() || recorded.store.uuid != read.uuid {
-        return Err(Error::corruption(&path, 0, "the manifest's first record is missing or of another store")
-            .tier(Tier::Fast));
+        return Err(Error::corruption(
+            &path,
+            0,
+            "the manifest's first record is missing or of another store",
+        )
+        .tier(Tier::Fast));
     }
     if let Some(offset) = read.torn_at {
         recorded.warnings.push(format!(
@@ -172,15 +176,19 @@ impl VersionSet {
             let version = Version::new(*id, tables, two_tiers).map_err(|error| {
                 error.as_kind(ErrorKind::Corruption).file(&dir.join(manifest_name(recorded.manifest_number)))
             })?;
-            let one =
-                Open { name: keyspace.name.clone(), wal_number: keyspace.wal_number, version: Arc::new(version) };
+            let one = Open {
+                name: keyspace.name.clone(),
+                wal_number: keyspace.wal_number,
+                version: Arc::new(version),
+            };
             open.insert(*id, one);
         }
         let mut next = recorded.next_file_number;
         for path in storage.list(dir).map_err(|error| Error::io("cannot list", dir, error))? {
             // A manifest that never came into force keeps its number.
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if let Some(number) = name.strip_suffix(".manifest").and_then(|digits| digits.parse::<u64>().ok()) {
+            if let Some(number) = name.strip_suffix(".manifest").and_then(|digits| digits.parse::<u64>().ok())
+            {
                 next = next.max(number.saturating_add(1));
             }
         }
@@ -358,7 +366,8 @@ impl VersionSet {
     #[must_use]
     pub fn recorded(&self) -> Recorded {
         let keyspaces = self.open.iter().map(|(id, open)| {
-            let tables = open.version.tables().map(|(level, file)| ((level, file.meta.number), file.meta.clone()));
+            let tables =
+                open.version.tables().map(|(level, file)| ((level, file.meta.number), file.meta.clone()));
             let facts =
                 Keyspace { name: open.name.clone(), wal_number: open.wal_number, tables: tables.collect() };
             (*id, facts)

@@ -80,7 +80,10 @@ impl Device {
     fn trip(&self, operation: &str) -> io::Result<()> {
         let fails = self.fails.lock();
         if fails.is_some_and(|name| name == operation)
-            && self.fuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+            && self
+                .fuse
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                .is_err()
         {
             return Err(io::Error::other(format!("{operation} fails as the test wants")));
         }
@@ -180,7 +183,8 @@ impl Storage for Disk {
     }
 
     fn list(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
-        let mut names: Vec<PathBuf> = self.0.files.lock().keys().map(|path| path.file_name().unwrap().into()).collect();
+        let mut names: Vec<PathBuf> =
+            self.0.files.lock().keys().map(|path| path.file_name().unwrap().into()).collect();
         names.sort();
         Ok(names)
     }
@@ -207,7 +211,8 @@ const DIR: &str = "fast";
 fn fresh(disk: &Disk) -> VersionSet {
     let mut first = Edit { store: Some(StoreId { uuid: [9; 16], epoch: 1 }), ..Edit::default() };
     first.create_keyspace(0, "default", 1);
-    VersionSet::create(Arc::new(disk.clone()), Path::new(DIR), Arc::new(NoTables::default()), true, &first).unwrap()
+    VersionSet::create(Arc::new(disk.clone()), Path::new(DIR), Arc::new(NoTables::default()), true, &first)
+        .unwrap()
 }
 
 fn reopen(disk: &Disk) -> Result<Option<VersionSet>> {
@@ -323,7 +328,11 @@ fn a_damaged_pointer_to_the_manifest_and_a_newer_format_are_refused_by_name() {
     for bit in 0..bits {
         data.lock()[bit / 8] ^= 1 << (bit % 8);
         let error = read_recorded(&disk, Path::new(DIR)).unwrap_err();
-        assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(current.as_path())), "bit {bit}");
+        assert_eq!(
+            (error.kind(), error.path()),
+            (ErrorKind::Corruption, Some(current.as_path())),
+            "bit {bit}"
+        );
         data.lock()[bit / 8] ^= 1 << (bit % 8);
     }
     let path = Path::new(DIR).join(manifest_name(number));
@@ -391,7 +400,10 @@ fn every_operation_that_fails_at_every_moment_leaves_a_store_that_opens() {
             }
             disk.0.fail(None, 0);
             let found = numbers(&reopen(&disk).unwrap().unwrap());
-            assert!(acknowledged.iter().all(|number| found.contains(number)), "{operation} {after}: {found:?}");
+            assert!(
+                acknowledged.iter().all(|number| found.contains(number)),
+                "{operation} {after}: {found:?}"
+            );
         }
     }
 }
@@ -454,7 +466,8 @@ fn the_candidate_of_a_key_is_the_table_whose_range_holds_it() {
         tables[4].reverse();
         let version = Version::new(0, tables, true).unwrap();
         let at = |text: &str| version.candidate(4, key(text).as_bytes()).map(|file| file.meta.number);
-        let keys = ["a", "b", "c", "d", "da", "e", "f", "gzzzzzzzzzz", "h", "ha", "kkkkkkkkkj", "kkkkkkkkkkk"];
+        let keys =
+            ["a", "b", "c", "d", "da", "e", "f", "gzzzzzzzzzz", "h", "ha", "kkkkkkkkkj", "kkkkkkkkkkk"];
         let expected =
             [None, Some(1), Some(1), Some(1), None, None, Some(2), Some(2), Some(3), None, Some(4), None];
         assert_eq!(keys.map(at), expected, "prefix {prefix:?}");

@@ -115,7 +115,10 @@ impl Version {
         }
         let from = lower.map_or(0, |lower| tables.first_reaching(lower));
         let after = tables.tables.get(from..).unwrap_or_default();
-        after.iter().take_while(|file| upper.is_none_or(|upper| file.meta.smallest.as_ref() < upper)).collect()
+        after
+            .iter()
+            .take_while(|file| upper.is_none_or(|upper| file.meta.smallest.as_ref() < upper))
+            .collect()
     }
 
     /// Tables of `level` whose range has a key in common with that of `meta`, in the level's order.
@@ -138,7 +141,10 @@ impl Version {
 
     /// All tables with their levels, from the top.
     pub fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
-        self.levels.iter().enumerate().flat_map(|(index, level)| level.tables.iter().map(move |file| (index, file)))
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(index, level)| level.tables.iter().map(move |file| (index, file)))
     }
 
     /// Bytes of tables on `tier`.

@@ -52,12 +52,14 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     let range = hull(&choice.tables)?;
     let mut inputs = vec![(choice.level, choice.tables)];
     if choice.output_level > choice.level {
-        let below: Vec<_> = meeting(version, choice.output_level, &range).into_iter().map(Arc::clone).collect();
+        let below: Vec<_> =
+            meeting(version, choice.output_level, &range).into_iter().map(Arc::clone).collect();
         if !below.is_empty() {
             inputs.push((choice.output_level, below));
         }
     }
-    let all: Vec<Arc<TableFile>> = inputs.iter().flat_map(|(_, files)| files.iter().map(Arc::clone)).collect();
+    let all: Vec<Arc<TableFile>> =
+        inputs.iter().flat_map(|(_, files)| files.iter().map(Arc::clone)).collect();
     let (smallest, largest, _) = hull(&all)?;
     let busy = all.iter().any(|file| file.meta.number == 0 || file.is_being_compacted())
         || (choice.output_level > 0

@@ -71,10 +71,10 @@ fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
     let mut all = Vec::new();
     for (version, share_bytes) in input.versions.iter().zip(shares(input.versions, input.config)) {
         let targets = targets(version, share_bytes, input.config);
-        let mut add =
-            |score, what| all.push(Candidate { score, version, targets: targets.clone(), what });
+        let mut add = |score, what| all.push(Candidate { score, version, targets: targets.clone(), what });
         let trigger = input.config.l0_trigger_files.max(1) as u64;
-        let waiting = version.levels[0].tables.iter().filter(|file| !file.is_being_compacted()).count() as u64;
+        let waiting =
+            version.levels[0].tables.iter().filter(|file| !file.is_being_compacted()).count() as u64;
         if waiting >= trigger {
             add(DUE * waiting / trigger, What::LevelZero);
         }
@@ -116,7 +116,10 @@ pub(super) fn output_of_level_zero(version: &Version, targets: &Targets) -> usiz
 }
 
 /// Of the L0 `tables` (newest first), those from `chosen` on and every older one that overlaps any of them.
-pub(super) fn with_older(tables: &[Arc<TableFile>], chosen: impl Fn(&TableFile) -> bool) -> Vec<Arc<TableFile>> {
+pub(super) fn with_older(
+    tables: &[Arc<TableFile>],
+    chosen: impl Fn(&TableFile) -> bool,
+) -> Vec<Arc<TableFile>> {
     let mut taken: Vec<bool> = tables.iter().map(|file| chosen(file)).collect();
     // Newest to oldest: a table taken takes all older ones that overlap what is taken.
     for index in 0..tables.len() {
@@ -240,7 +243,8 @@ fn is_dense(file: &TableFile) -> bool {
 /// Tables that lie on the wrong tier, that are mostly deletions, or whose records mostly expired.
 fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan) -> bool) -> Option<Plan> {
     for (level, file) in version.tables().filter(|(level, file)| *level > 0 && !file.is_being_compacted()) {
-        let lies_below = (level + 1..LEVELS).any(|deeper| !version.overlapping_table(deeper, &file.meta).is_empty());
+        let lies_below =
+            (level + 1..LEVELS).any(|deeper| !version.overlapping_table(deeper, &file.meta).is_empty());
         // Rewriting in place helps only if nothing must be kept for a snapshot.
         let can_rewrite = !lies_below && file.meta.sequence_max <= input.oldest_snapshot;
         let (reason, output_level) = if file.meta.tier != tier_of(level, input.config.two_tiers) {
@@ -275,6 +279,10 @@ fn make_room(input: &PickInput<'_>) -> Option<Plan> {
 }
 
 /// True if something of `range` lies below `level`.
-pub(super) fn lies_below(version: &Version, level: usize, range: &(bytes::Bytes, bytes::Bytes, bool)) -> bool {
+pub(super) fn lies_below(
+    version: &Version,
+    level: usize,
+    range: &(bytes::Bytes, bytes::Bytes, bool),
+) -> bool {
     (level + 1..LEVELS).any(|deeper| !meeting(version, deeper, range).is_empty())
 }

@@ -19,8 +19,6 @@ mod choose;
 mod layout;
 mod manual;
 mod running;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
