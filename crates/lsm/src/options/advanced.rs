@@ -49,7 +49,8 @@ pub struct Advanced {
     pub wal_bytes_max: Option<u64>,
     /// Bytes of manifest at which a new one is begun.
     pub manifest_bytes_max: Option<u64>,
-    /// How long an operation on the slow tier may take before the tier counts as away.
+    /// How long an operation on the slow tier may take before the tier counts as away. A deadline costs each of them
+    /// a hand-over to another thread; [`Duration::MAX`] is none, and then a hanging disk hangs its callers.
     pub slow_deadline: Duration,
     /// Bytes a compaction reads at once from each input.
     pub compaction_readahead_bytes: Option<usize>,

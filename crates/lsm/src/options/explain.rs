@@ -2,6 +2,8 @@
 //!
 //! Tests: `tests.rs` beside.
 
+use std::time::Duration;
+
 use kelvin_base::Tier;
 use kelvin_storage::IoMode;
 
@@ -157,7 +159,10 @@ impl Config {
         rows.add("read_threads", self.read_threads.to_string(), "reads of one multi_get at once");
         if self.is_tiered() {
             let why = "an operation that takes longer counts as the slow tier being away";
-            rows.add("slow_deadline", format!("{} ms", self.slow_deadline.as_millis()), why);
+            let none = self.slow_deadline == Duration::MAX;
+            let value =
+                if none { "none".to_owned() } else { format!("{} ms", self.slow_deadline.as_millis()) };
+            rows.add("slow_deadline", value, why);
         }
         let seed = self.seed.map_or_else(|| "the environment's".to_owned(), |seed| seed.to_string());
         rows.add("seed", seed, "of everything random");

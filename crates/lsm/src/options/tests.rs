@@ -149,3 +149,12 @@ fn young_levels_stay_plain_and_each_tier_gets_its_codec() {
     let config = tiered(GIB).compression(CompressionChoice::None).derive().unwrap();
     assert_eq!(config.compression_at(3, Tier::Slow), CompressionChoice::None);
 }
+
+#[test]
+fn the_systems_world_has_as_many_threads_as_configured() {
+    let config =
+        Options::new("/fast").advanced(|a| (a.compactions_max, a.seed) = (3, Some(7))).derive().unwrap();
+    let env = Env::system(&config).unwrap();
+    assert_eq!(env.executor.width(kelvin_base::Lane::Compaction), 3);
+    assert_eq!(env.seed, 7);
+}

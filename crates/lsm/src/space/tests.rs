@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kelvin_base::{ManualClock, ManualExecutor};
+use kelvin_storage::MemoryStorage;
 
 use super::*;
 
@@ -152,4 +153,59 @@ fn many_threads_together_never_pass_the_capacity() {
     let stats = space.stats(Tier::Fast);
     assert_eq!((stats.used_bytes, stats.reserved_bytes, stats.files), (0, 0, 0));
     assert!(stats.committed_max_bytes <= CAPACITY);
+}
+
+/// A tier without a capacity of its own on a disk that can be filled by others.
+fn on_disk(reserve_bytes: u64) -> (Space, MemoryStorage, Arc<ManualClock>) {
+    let (disk, clock) = (MemoryStorage::new(), Arc::new(ManualClock::new(0)));
+    let fast = TierHandle::new(Tier::Fast, "/fast", Arc::new(disk.clone()), Arc::clone(&clock) as _);
+    fast.create_dir_all().unwrap();
+    fast.replace_small("000001.tbl", &[1; 300]).unwrap();
+    let limit = TierLimit { capacity_bytes: None, reserve_bytes };
+    let space = Space::new([limit; 2], [Some(fast), None], Arc::clone(&clock) as _);
+    (space, disk, clock)
+}
+
+#[test]
+fn files_found_at_open_are_counted_at_their_length() {
+    let (space, _, _) = on_disk(0);
+    assert_eq!(space.account_directory(Tier::Fast).unwrap(), 300);
+    assert_eq!(space.account_directory(Tier::Fast).unwrap(), 300, "counted once");
+    assert_eq!(space.account_directory(Tier::Slow).unwrap(), 0);
+}
+
+#[test]
+fn a_disk_that_others_filled_is_no_space_before_anything_is_written() {
+    let (space, disk, clock) = on_disk(100);
+    disk.set_capacity(1_000);
+    assert!(space.reserve(Tier::Fast, 600, Priority::Normal).is_ok());
+    let error = space.reserve(Tier::Fast, 601, Priority::Normal).unwrap_err();
+    assert!(error.to_string().contains("the fast tier's disk is full: 700 B free"), "{error}");
+    assert!(space.reserve(Tier::Fast, 700, Priority::Essential).is_ok());
+    assert_eq!(space.stats(Tier::Fast).disk_free_bytes, Some(700));
+
+    disk.set_capacity(400);
+    clock.advance(Duration::from_secs(2));
+    assert!(
+        space.admit(Tier::Fast, 200, Priority::Normal).is_err(),
+        "the old answer is believed for a second only"
+    );
+    disk.set_capacity(2_000);
+    assert!(space.admit(Tier::Fast, 1_500, Priority::Normal).is_ok(), "no refusal hangs on an old answer");
+}
+
+#[test]
+fn space_freed_by_others_wakes_waiters_at_the_next_refresh() {
+    let (space, disk, _) = on_disk(0);
+    disk.set_capacity(300);
+    assert!(space.reserve(Tier::Fast, 1, Priority::Essential).is_err());
+    disk.set_capacity(1_000);
+    let executor = ManualExecutor::new();
+    let refresh = {
+        let space = space.clone();
+        move || space.refresh()
+    };
+    kelvin_base::Executor::spawn(&executor, kelvin_base::Lane::Housekeeping, Box::new(refresh));
+    let got = space.freed().wait_for(&executor, || space.reserve(Tier::Fast, 500, Priority::Normal).ok());
+    assert_eq!(got.left_bytes(), 500);
 }

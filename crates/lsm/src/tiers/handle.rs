@@ -257,12 +257,29 @@ impl TierHandle {
         self.told("sync", self.dir(), self.0.storage.sync_dir(self.dir()))
     }
 
-    /// Makes the tier's directory and its parents.
+    /// Makes the tier's directory and its parents, and makes those that were missing survive power loss.
     ///
     /// # Errors
     /// As [`TierHandle::classify`] tells them.
     pub fn create_dir_all(&self) -> Result<()> {
-        self.told("create", self.dir(), self.0.storage.create_dir_all(self.dir()))
+        let dir = self.dir();
+        let mut missing = Vec::new();
+        for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
+            if self.told("look for", ancestor, self.0.storage.exists(ancestor))? {
+                break;
+            }
+            missing.push(ancestor);
+        }
+        self.told("create", dir, self.0.storage.create_dir_all(dir))?;
+        for made in missing {
+            // A relative name's parent is the working directory.
+            let parent = match made.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            self.told("sync", parent, self.0.storage.sync_dir(parent))?;
+        }
+        Ok(())
     }
 
     /// Renames a file, replacing one at `to`.

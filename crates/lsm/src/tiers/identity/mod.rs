@@ -9,6 +9,9 @@
 //! `Raising`, and such a file is accepted by the next open. Format and protocol: `docs/formats/identity.md`.
 //! Tests: `tests.rs`.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::path::Path;
 
