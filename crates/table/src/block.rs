@@ -13,6 +13,8 @@ use std::sync::Arc;
 use kelvin_base::coding::{get_varint, put_varint};
 use kelvin_base::key::{TRAILER_BYTES, split_internal};
 
+use crate::format::Compression;
+
 /// Bytes of entries after which a restart point is set at the latest.
 const RESTART_BYTES: usize = 1024;
 
@@ -84,20 +86,25 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// The block's bytes; the builder is empty afterwards.
-    pub fn finish(&mut self) -> Vec<u8> {
+    /// Ends the block: its bytes, which the writer may take. [`Self::reuse`] before the next.
+    pub fn finish(&mut self) -> &mut Vec<u8> {
         for restart in &self.restarts {
             self.out.extend_from_slice(&restart.to_le_bytes());
         }
         let count = u32::try_from(self.restarts.len()).unwrap_or(u32::MAX);
         self.out.extend_from_slice(&count.to_le_bytes());
+        &mut self.out
+    }
+
+    /// Begins a block in the memory of an old one.
+    pub fn reuse(&mut self, mut memory: Vec<u8>) {
+        memory.clear();
+        self.out = memory;
         self.restarts.clear();
         self.last_key.clear();
         self.entries = 0;
         self.since_restart = 0;
         self.restart_at = 0;
-        let capacity = self.out.capacity();
-        std::mem::replace(&mut self.out, Vec::with_capacity(capacity))
     }
 }
 
@@ -209,7 +216,16 @@ impl<'a> BlockRef<'a> {
                 Ordering::Greater | Ordering::Equal => high = middle,
             }
         }
-        Ok(if self.restarts_count() == 0 { self.end() } else { self.restart(low) })
+        self.walk_from(low)
+    }
+
+    /// Where the walk from restart point `index` begins.
+    fn walk_from(&self, index: usize) -> Result<usize, Malformed> {
+        if self.restarts_count() == 0 {
+            return Ok(self.end());
+        }
+        let offset = self.restart(index);
+        if offset < self.end() { Ok(offset) } else { Err("a restart point lies outside the entries") }
     }
 
     /// The newest entry of `user_key` whose trailer is at most `trailer`.
@@ -250,14 +266,17 @@ impl<'a> BlockRef<'a> {
     }
 
     /// The restart point at or before `offset`.
-    #[must_use]
-    pub fn restart_at_or_before(&self, offset: usize) -> usize {
+    ///
+    /// # Errors
+    /// If the block is malformed.
+    pub fn restart_at_or_before(&self, offset: usize) -> Result<usize, Malformed> {
         let (mut low, mut high) = (0, self.restarts_count());
         while low + 1 < high {
             let middle = low + (high - low) / 2;
             if self.restart(middle) <= offset { low = middle } else { high = middle }
         }
-        if self.restarts_count() == 0 { self.end() } else { self.restart(low) }
+        let start = self.walk_from(low)?;
+        if start <= offset { Ok(start) } else { Err("no restart point stands before an entry") }
     }
 
     /// A restart point from which a forward walk meets the first entry at or behind `internal`.
@@ -272,7 +291,11 @@ impl<'a> BlockRef<'a> {
 
 /// A decoded block in memory. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Block(Arc<[u8]>);
+pub struct Block {
+    bytes: Arc<[u8]>,
+    /// Offset behind the last entry, which [`BlockRef::new`] has found to lie inside.
+    end: usize,
+}
 
 impl Block {
     /// A block of `bytes`.
@@ -280,28 +303,45 @@ impl Block {
     /// # Errors
     /// If its restart array does not fit.
     pub fn new(bytes: &[u8]) -> Result<Self, Malformed> {
-        BlockRef::new(bytes)?;
-        Ok(Self(Arc::from(bytes)))
+        let end = BlockRef::new(bytes)?.end();
+        Ok(Self { bytes: Arc::from(bytes), end })
+    }
+
+    /// The block that `compression` packed into `payload`.
+    ///
+    /// # Errors
+    /// If it cannot be unpacked or its restart array does not fit.
+    pub fn unpack(compression: Compression, payload: &[u8]) -> Result<Self, Malformed> {
+        if compression == Compression::None {
+            return Self::new(payload);
+        }
+        let (len, packed) = compression.unpacked_len(payload)?;
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+        if let Some(out) = Arc::get_mut(&mut bytes) {
+            compression.unpack(packed, out)?;
+        }
+        let end = BlockRef::new(&bytes)?.end();
+        Ok(Self { bytes, end })
     }
 
     /// Its entries.
-    ///
-    /// # Errors
-    /// Never for a block made by [`Block::new`].
-    pub fn entries(&self) -> Result<BlockRef<'_>, Malformed> {
-        BlockRef::new(&self.0)
+    #[inline]
+    #[must_use]
+    pub fn entries(&self) -> BlockRef<'_> {
+        let (entries, rest) = self.bytes.split_at(self.end);
+        BlockRef { entries, restarts: &rest[..rest.len() - 4] }
     }
 
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 
     /// Memory it takes, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.0.len() + 2 * size_of::<usize>()
+        self.bytes.len() + 2 * size_of::<usize>()
     }
 }
 
@@ -315,7 +355,7 @@ mod tests {
         for (index, (key, trailer)) in entries.iter().enumerate() {
             builder.add(key, *trailer, format!("value {index}").as_bytes());
         }
-        builder.finish()
+        std::mem::take(builder.finish())
     }
 
     fn sample() -> Vec<(Vec<u8>, u64)> {

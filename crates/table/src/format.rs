@@ -52,57 +52,121 @@ impl Compression {
         }
     }
 
-    /// `payload` compressed behind its length, if that saves an eighth.
-    #[must_use]
-    pub fn compress(self, payload: &[u8]) -> Option<Vec<u8>> {
-        let packed = match self {
-            Self::None => return None,
-            Self::Lz4 => lz4_flex::block::compress(payload),
-            #[cfg(feature = "zstd")]
-            Self::Zstd => zstd::bulk::compress(payload, 3).ok()?,
-            #[cfg(not(feature = "zstd"))]
-            Self::Zstd => return None,
-        };
-        let length = u32::try_from(payload.len()).ok()?;
-        if packed.len() + 4 > payload.len() - payload.len() / 8 {
-            return None;
-        }
-        let mut out = Vec::with_capacity(packed.len() + 4);
+    /// Puts `payload`, compressed, behind its length into `out`; false, and `out` empty, if that saves less than an
+    /// eighth.
+    pub fn compress(self, payload: &[u8], out: &mut Vec<u8>) -> bool {
+        out.clear();
+        let Ok(length) = u32::try_from(payload.len()) else { return false };
         out.extend_from_slice(&length.to_le_bytes());
-        out.extend_from_slice(&packed);
-        Some(out)
+        let packed = match self {
+            Self::None => false,
+            Self::Lz4 => {
+                out.resize(4 + lz4_flex::block::get_maximum_output_size(payload.len()), 0);
+                let len = lz4_flex::block::compress_into(payload, &mut out[4..]);
+                len.is_ok_and(|len| {
+                    out.truncate(4 + len);
+                    true
+                })
+            }
+            Self::Zstd => zstandard::compress(payload, out),
+        };
+        if !packed || out.len() > payload.len() - payload.len() / 8 {
+            out.clear();
+            return false;
+        }
+        true
     }
 
-    /// What [`Self::compress`] packed.
+    /// Length of what [`Self::compress`] packed, unpacked, and the packed bytes. Bounded: no input names a length that
+    /// this compression could not have packed into it.
     ///
     /// # Errors
     /// What is wrong with the bytes.
-    pub fn decompress(self, mut packed: &[u8]) -> Result<Vec<u8>, &'static str> {
+    pub fn unpacked_len(self, mut packed: &[u8]) -> Result<(usize, &[u8]), &'static str> {
         if self == Self::None {
-            return Ok(packed.to_vec());
+            return Ok((packed.len(), packed));
         }
         let length = get_u32(&mut packed).ok_or("a compressed block is shorter than its length")? as usize;
-        // LZ4 and Zstandard at their best do not reach these ratios: a larger length is no length.
-        if length > BLOCK_BYTES_MAX || length / 0x2_0000 > packed.len() {
+        // LZ4 says at most 255 bytes with a byte; Zstandard repeats a byte for a block of 128 KiB in four bytes.
+        let most = if self == Self::Lz4 { packed.len() * 255 } else { packed.len().saturating_mul(0x8000) };
+        if length > BLOCK_BYTES_MAX.min(most) {
             return Err("a compressed block's length cannot be true");
         }
-        let out = match self {
-            Self::None => Vec::new(),
+        Ok((length, packed))
+    }
+
+    /// Unpacks into `out`, whose length [`Self::unpacked_len`] gave with `packed`.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn unpack(self, packed: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
+        let len = match self {
+            Self::None => {
+                let room = out.get_mut(..packed.len()).ok_or("a block is longer than its length")?;
+                room.copy_from_slice(packed);
+                packed.len()
+            }
             Self::Lz4 => {
-                lz4_flex::block::decompress(packed, length).map_err(|_| "LZ4 cannot unpack a block")?
+                lz4_flex::block::decompress_into(packed, out).map_err(|_| "LZ4 cannot unpack a block")?
             }
-            #[cfg(feature = "zstd")]
-            Self::Zstd => {
-                zstd::bulk::decompress(packed, length).map_err(|_| "Zstandard cannot unpack a block")?
-            }
-            #[cfg(not(feature = "zstd"))]
-            Self::Zstd => return Err("a block is packed with Zstandard, which this build was made without"),
+            Self::Zstd => zstandard::unpack(packed, out)?,
         };
-        if out.len() == length {
-            Ok(out)
-        } else {
-            Err("a compressed block's length is not that of its content")
-        }
+        if len == out.len() { Ok(()) } else { Err("a compressed block's length is not that of its content") }
+    }
+}
+
+#[cfg(feature = "zstd")]
+mod zstandard {
+    //! One context a thread: making one costs more than packing a block.
+
+    use std::cell::RefCell;
+
+    use zstd::bulk::{Compressor, Decompressor};
+
+    const LEVEL: i32 = 3;
+
+    thread_local! {
+        static PACKER: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+        static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+
+    /// Appends `payload`, packed, to `out`.
+    pub(super) fn compress(payload: &[u8], out: &mut Vec<u8>) -> bool {
+        PACKER.with_borrow_mut(|packer| {
+            if packer.is_none() {
+                *packer = Compressor::new(LEVEL).ok();
+            }
+            let Some(packer) = packer else { return false };
+            let start = out.len();
+            out.resize(start + zstd::zstd_safe::compress_bound(payload.len()), 0);
+            packer.compress_to_buffer(payload, &mut out[start..]).is_ok_and(|len| {
+                out.truncate(start + len);
+                true
+            })
+        })
+    }
+
+    pub(super) fn unpack(packed: &[u8], out: &mut [u8]) -> Result<usize, &'static str> {
+        UNPACKER.with_borrow_mut(|unpacker| {
+            if unpacker.is_none() {
+                *unpacker = Decompressor::new().ok();
+            }
+            let Some(unpacker) = unpacker else { return Err("Zstandard cannot begin") };
+            unpacker.decompress_to_buffer(packed, out).map_err(|_| "Zstandard cannot unpack a block")
+        })
+    }
+}
+
+#[cfg(not(feature = "zstd"))]
+mod zstandard {
+    //! A build without Zstandard writes such blocks unpacked and refuses to read packed ones.
+
+    pub(super) fn compress(_payload: &[u8], _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    pub(super) fn unpack(_packed: &[u8], _out: &mut [u8]) -> Result<usize, &'static str> {
+        Err("a block is packed with Zstandard, which this build was made without")
     }
 }
 
@@ -127,16 +191,11 @@ fn checksum(file_number: u64, offset: u64, compression: u8, payload: &[u8]) -> u
     hash64_seeded(place_seed(file_number, offset) ^ u64::from(compression), payload)
 }
 
-/// Appends the trailer of the block `payload` at `offset` to `out`.
-pub fn append_trailer(
-    out: &mut Vec<u8>,
-    file_number: u64,
-    offset: u64,
-    compression: Compression,
-    payload: &[u8],
-) {
-    out.push(compression as u8);
-    out.extend_from_slice(&checksum(file_number, offset, compression as u8, payload).to_le_bytes());
+/// Appends its trailer to the block `bytes`, which begins at `offset`.
+pub fn append_trailer(bytes: &mut Vec<u8>, file_number: u64, offset: u64, compression: Compression) {
+    let sum = checksum(file_number, offset, compression as u8, bytes);
+    bytes.push(compression as u8);
+    bytes.extend_from_slice(&sum.to_le_bytes());
 }
 
 /// The payload of the block `bytes` (trailer included) read at `offset`, checked.
@@ -244,10 +303,67 @@ impl Footer {
             meta_offset: get_u64(&mut input).unwrap_or(0),
             lens: std::array::from_fn(|_| get_u32(&mut input).unwrap_or(0)),
         };
-        let meta_bytes: u64 = footer.handles().iter().map(|handle| handle.len_with_trailer() as u64).sum();
+        let meta_bytes: u64 = footer.lens.iter().map(|&len| u64::from(len) + TRAILER_BYTES as u64).sum();
         if footer.meta_offset.checked_add(meta_bytes) != Some(offset) || footer.file_number != file_number {
             return Err(Error::corruption(path, offset, "the footer's lengths do not add up to the file's"));
         }
         Ok(footer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compression_is_kept_only_if_it_saves_an_eighth() {
+        let repeated = vec![7u8; 10_000];
+        let mut state = 1u64;
+        let random: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_le_bytes()[7]
+        })
+        .take(10_000)
+        .collect();
+        let mut out = vec![1, 2, 3];
+        for compression in [Compression::Lz4, Compression::Zstd] {
+            assert!(!compression.compress(&random, &mut out), "{}", compression.name());
+            assert!(out.is_empty());
+            assert!(!compression.compress(&[], &mut out));
+            if compression.compress(&repeated, &mut out) {
+                let (len, packed) = compression.unpacked_len(&out).unwrap();
+                let mut back = vec![0; len];
+                compression.unpack(packed, &mut back).unwrap();
+                assert_eq!(back, repeated);
+            }
+        }
+        assert!(!Compression::None.compress(&repeated, &mut out));
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_true_is_refused_before_memory_is_taken() {
+        for compression in [Compression::Lz4, Compression::Zstd] {
+            let mut packed = u32::MAX.to_le_bytes().to_vec();
+            packed.extend_from_slice(&[0; 100]);
+            assert!(compression.unpacked_len(&packed).is_err());
+            assert!(compression.unpacked_len(&packed[..3]).is_err());
+            packed[..4].copy_from_slice(&200u32.to_le_bytes());
+            let (len, rest) = compression.unpacked_len(&packed).unwrap();
+            assert!(compression.unpack(rest, &mut vec![0; len]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_footer_round_trips_and_lengths_that_do_not_add_up_are_refused() {
+        let path = Path::new("t.tbl");
+        let footer = Footer { file_number: 3, meta_offset: 100, lens: [1, 2, 3, 4] };
+        let end = 100 + 10 + 36;
+        assert_eq!(Footer::decode(path, 3, end, &footer.encode(end)).unwrap(), footer);
+        for bad in [Footer { meta_offset: u64::MAX, ..footer }, Footer { lens: [u32::MAX; 4], ..footer }] {
+            let error = Footer::decode(path, 3, end, &bad.encode(end)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption);
+        }
+        assert!(Footer::decode(path, 4, end, &footer.encode(end)).is_err(), "another table's footer");
+        assert!(Footer::decode(path, 3, end + 1, &footer.encode(end)).is_err(), "a footer elsewhere");
     }
 }

@@ -97,6 +97,35 @@ fn prefix_of(bytes: &[u8]) -> u64 {
     }
 }
 
+/// Takes an entry off `input`: `key` becomes its separator's user key. Trailer and block length, or `None` if malformed.
+fn take_entry(input: &mut &[u8], key: &mut Vec<u8>) -> Option<(u64, u64)> {
+    let shared = usize::try_from(get_varint(input)?).ok()?;
+    let unshared = usize::try_from(get_varint(input)?).ok()?;
+    let (rest, tail) = input.split_at_checked(unshared)?;
+    *input = tail;
+    if shared > key.len() {
+        return None;
+    }
+    key.truncate(shared);
+    key.extend_from_slice(rest);
+    Some((get_u64(input)?, get_varint(input)?))
+}
+
+/// What the first `count` keys of `input` have in common.
+fn common_prefix(mut input: &[u8], count: usize) -> Option<Vec<u8>> {
+    let (mut common, mut key) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        take_entry(&mut input, &mut key)?;
+        if number == 0 {
+            common.clone_from(&key);
+        }
+        let len = common.iter().zip(&key).take_while(|(a, b)| a == b).count();
+        common.truncate(len);
+    }
+    common.shrink_to_fit();
+    Some(common)
+}
+
 impl Index {
     /// The index in `bytes`; blocks begin at offset 0. `None` if malformed.
     #[must_use]
@@ -104,44 +133,41 @@ impl Index {
         let input = &mut bytes;
         let count = usize::try_from(get_varint(input)?).ok()?;
         // An entry takes at least eleven bytes.
-        if count > input.len() / 11 + 1 {
+        if count > input.len() / 11 {
             return None;
         }
-        let mut index = Self { offsets: vec![0], ..Self::default() };
-        let mut key: Vec<u8> = Vec::new();
-        let mut keys: Vec<u8> = Vec::new();
-        let mut starts = Vec::with_capacity(count);
-        let mut offset = 0u64;
-        for number in 0..count {
-            let shared = usize::try_from(get_varint(input)?).ok()?;
-            let unshared = usize::try_from(get_varint(input)?).ok()?;
-            let (rest, tail) = input.split_at_checked(unshared)?;
-            *input = tail;
-            if shared > key.len() {
-                return None;
-            }
-            key.truncate(shared);
-            key.extend_from_slice(rest);
-            if number == 0 {
-                index.common = key.clone();
-            }
-            let common = index.common.iter().zip(&key).take_while(|(a, b)| a == b).count();
-            index.common.truncate(common);
-            starts.push(keys.len());
-            keys.extend_from_slice(&key);
-            index.trailers.push(get_u64(input)?);
-            offset = offset.checked_add(get_varint(input)?)?.checked_add(TRAILER_BYTES as u64)?;
-            index.offsets.push(offset);
-        }
-        starts.push(keys.len());
-        for range in starts.windows(2) {
-            let own = &keys[range[0] + index.common.len()..range[1]];
+        let mut index = Self {
+            common: common_prefix(input, count)?,
+            keys: Vec::new(),
+            ends: Vec::with_capacity(count),
+            prefixes: Vec::with_capacity(count),
+            trailers: Vec::with_capacity(count),
+            offsets: Vec::with_capacity(count + 1),
+        };
+        index.offsets.push(0);
+        let (mut key, mut offset) = (Vec::new(), 0u64);
+        for _ in 0..count {
+            let (trailer, len) = take_entry(input, &mut key)?;
+            let own = &key[index.common.len()..];
+            // Short pieces may share long prefixes: what they unfold to is bounded too.
+            index.ends.push(u32::try_from(index.keys.len() + own.len()).ok()?);
             index.keys.extend_from_slice(own);
-            index.ends.push(u32::try_from(index.keys.len()).ok()?);
             index.prefixes.push(prefix_of(own));
+            index.trailers.push(trailer);
+            offset = offset.checked_add(len)?.checked_add(TRAILER_BYTES as u64)?;
+            index.offsets.push(offset);
         }
         index.keys.shrink_to_fit();
         input.is_empty().then_some(index)
+    }
+
+    /// True if every separator sorts behind the one before it.
+    #[must_use]
+    pub fn is_sorted(&self) -> bool {
+        (1..self.len()).all(|at| {
+            let keys = self.own_key(at - 1).cmp(self.own_key(at));
+            keys.then(self.trailers[at].cmp(&self.trailers[at - 1])) == Ordering::Less
+        })
     }
 
     /// How many blocks there are.
@@ -178,6 +204,12 @@ impl Index {
     #[must_use]
     pub fn separator_key(&self, index: usize) -> Vec<u8> {
         [self.common.as_slice(), self.own_key(index)].concat()
+    }
+
+    /// The separator's trailer of block `index`, which must exist.
+    #[must_use]
+    pub fn separator_trailer(&self, index: usize) -> u64 {
+        self.trailers[index]
     }
 
     /// The first block that can hold entries at or behind the target; `len()` if none can.
@@ -248,6 +280,18 @@ mod tests {
         }
         let index = Index::decode(&builder.finish()).unwrap();
         assert_eq!([1000, 900, 899, 600, 301, 300, 299].map(|t| index.seek(b"k", t)), [0, 0, 1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn the_memory_counted_is_the_memory_of_its_parts() {
+        let mut builder = IndexBuilder::default();
+        for n in 0..1000u32 {
+            builder.add(format!("user{n:08}").as_bytes(), 0, 100);
+        }
+        let index = Index::decode(&builder.finish()).unwrap();
+        // Common: "user00000"; its own: three bytes of key, their end, prefix, trailer and offset.
+        assert_eq!(index.memory_bytes(), 9 + 1000 * (3 + 4 + 8 + 8 + 8) + 8);
+        assert!(index.is_sorted());
     }
 
     #[test]

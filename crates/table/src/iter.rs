@@ -1,8 +1,14 @@
 //! A cursor over a table, both directions, with adaptive read-ahead.
 //!
 //! The first blocks are read one by one; once two have been read in sequence, reads grow from two blocks to
-//! [`ScanOptions::readahead_bytes`], one device read each. Compactions ask for the full size at once. Blocks that the cache
-//! has are taken from it. Tests: `reader/tests.rs`.
+//! [`ScanOptions::readahead_bytes`], one device read each. Compactions ask for the full size at once. A block that the
+//! cache has is taken from it and ends no sequence.
+//!
+//! Invariants
+//! - `key` and `value` describe the entry at `at` while `valid`; `next` is the offset behind it.
+//! - `passed` holds entries of the current block only.
+//!
+//! Tests: `reader/tests.rs`, `tests/model.rs`.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -12,7 +18,7 @@ use std::sync::Arc;
 use kelvin_base::key::{TRAILER_BYTES, compare_internal, split_internal};
 use kelvin_base::{Error, InternalIterator, Result};
 
-use crate::block::{Block, RawEntry};
+use crate::block::{Block, Malformed, RawEntry};
 use crate::format::Handle;
 use crate::reader::{ReadIo, Table};
 
@@ -27,16 +33,34 @@ pub struct ScanOptions {
     pub fill_cache: bool,
 }
 
+/// Which way blocks are being loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// An entry that a walk to a later one has passed: moving back need not walk again.
+#[derive(Clone, Debug)]
+struct Passed {
+    at: usize,
+    next: usize,
+    value: Range<usize>,
+    /// End of its key in `TableIter::passed_keys`.
+    key_end: usize,
+}
+
 /// A cursor over a table's entries.
 pub struct TableIter {
     table: Arc<Table>,
     scan: ScanOptions,
     block: Option<Block>,
-    /// Number of the block in `block`.
+    /// Number of the block in `block`; `usize::MAX` if there is none.
     number: usize,
-    /// Blocks read ahead, the first of them behind `number`.
+    /// Blocks read ahead, the first of them next to `number` in the direction.
     ahead: VecDeque<Block>,
-    /// Blocks loaded in forward sequence so far.
+    direction: Option<Direction>,
+    /// Blocks loaded in sequence so far.
     sequence: usize,
     /// Offsets in the block: of the current entry, of the next.
     at: usize,
@@ -44,6 +68,9 @@ pub struct TableIter {
     key: Vec<u8>,
     value: Range<usize>,
     valid: bool,
+    /// Entries of this block before the current one, if it was reached from before; the last stands next to it.
+    passed: Vec<Passed>,
+    passed_keys: Vec<u8>,
     error: Option<Error>,
     io: ReadIo,
 }
@@ -58,12 +85,15 @@ impl TableIter {
             block: None,
             number: usize::MAX,
             ahead: VecDeque::new(),
+            direction: None,
             sequence: 0,
             at: 0,
             next: 0,
             key: Vec::new(),
             value: 0..0,
             valid: false,
+            passed: Vec::new(),
+            passed_keys: Vec::new(),
             error: None,
             io: ReadIo { reads: 0, bytes: 0, cache_hits: 0, filter_negatives: 0 },
         }
@@ -74,17 +104,23 @@ impl TableIter {
         std::mem::take(&mut self.io)
     }
 
+    #[inline]
     fn check(&self) -> Result<()> {
-        self.error.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+        match &self.error {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
     }
 
+    #[cold]
     fn fail<T>(&mut self, error: Error) -> Result<T> {
         self.valid = false;
         self.error = Some(error.clone());
         Err(error)
     }
 
-    fn malformed<T>(&mut self, what: &'static str) -> Result<T> {
+    #[cold]
+    fn malformed<T>(&mut self, what: Malformed) -> Result<T> {
         let offset = self.table.index().handle(self.number).map_or(0, |handle| handle.offset);
         let error = Error::corruption(self.table.path(), offset, what);
         self.fail(error)
@@ -95,11 +131,8 @@ impl TableIter {
         if self.block.is_some() && number == self.number {
             return Ok(true);
         }
-        let in_sequence = number == self.number.wrapping_add(1);
-        if !in_sequence {
-            self.ahead.clear();
-            self.sequence = 0;
-        }
+        self.forget_passed();
+        self.note_step(number);
         let Some(handle) = self.table.index().handle(number) else {
             self.block = None;
             self.number = usize::MAX;
@@ -120,32 +153,66 @@ impl TableIter {
         }
     }
 
-    /// Blocks to read at once from here on.
+    /// Keeps what was read ahead only while blocks are loaded one after the other in one direction.
+    fn note_step(&mut self, number: usize) {
+        let step = if number == self.number.wrapping_add(1) {
+            Some(Direction::Forward)
+        } else if number.wrapping_add(1) == self.number {
+            Some(Direction::Backward)
+        } else {
+            None
+        };
+        if step.is_none() || (self.direction.is_some() && self.direction != step) {
+            self.ahead.clear();
+            self.sequence = 0;
+        }
+        self.direction = step;
+    }
+
+    /// Bytes to read at once from here on.
     fn readahead_bytes(&self) -> usize {
         if self.scan.sequential {
             self.scan.readahead_bytes
         } else if self.sequence > 2 {
             // 2, 4, 8 … blocks of 16 KiB: reading ahead follows what the scan has shown.
-            let grown = (32 * 1024usize) << (self.sequence - 3).min(16);
+            let grown = (36 * 1024usize) << (self.sequence - 3).min(16);
             grown.min(self.scan.readahead_bytes)
         } else {
             0
         }
     }
 
+    /// Block `number` and, if the scan has shown its direction, those next to it, with one device read.
     fn read(&mut self, number: usize, handle: Handle) -> Result<Block> {
         let limit = self.readahead_bytes() as u64;
+        let backward = self.direction == Some(Direction::Backward);
+        if limit <= handle.len_with_trailer() as u64 {
+            return self.table.block(handle, self.scan.fill_cache, &mut self.io);
+        }
+        if let Some(block) = self.table.cached(handle, &mut self.io) {
+            return Ok(block);
+        }
         let mut handles = vec![handle];
-        while let Some(next) = self.table.index().handle(number + handles.len()) {
-            if next.offset + next.len_with_trailer() as u64 - handle.offset > limit {
+        let mut bytes = handle.len_with_trailer() as u64;
+        loop {
+            let count = handles.len();
+            let next = if backward { number.checked_sub(count) } else { number.checked_add(count) };
+            let Some(next) = next.and_then(|next| self.table.index().handle(next)) else { break };
+            bytes += next.len_with_trailer() as u64;
+            if bytes > limit {
                 break;
             }
             handles.push(next);
         }
-        if handles.len() == 1 {
-            return self.table.block(handle, self.scan.fill_cache, &mut self.io);
+        if backward {
+            handles.reverse();
         }
-        self.ahead = self.table.blocks(&handles, &mut self.io)?.into();
+        let mut blocks: VecDeque<Block> =
+            self.table.blocks(&handles, self.scan.fill_cache, &mut self.io)?.into();
+        if backward {
+            blocks.make_contiguous().reverse();
+        }
+        self.ahead = blocks;
         match self.ahead.pop_front() {
             Some(block) => Ok(block),
             None => self.table.block(handle, self.scan.fill_cache, &mut self.io),
@@ -156,11 +223,12 @@ impl TableIter {
     #[inline]
     fn take(&mut self, offset: usize) -> Result<bool> {
         let Some(block) = &self.block else { return Ok(false) };
-        let entry = match block.entries().and_then(|entries| {
-            if offset >= entries.end() { Ok(None) } else { entries.entry(offset).map(Some) }
-        }) {
-            Ok(Some(entry)) => entry,
-            Ok(None) => return Ok(false),
+        let entries = block.entries();
+        if offset >= entries.end() {
+            return Ok(false);
+        }
+        let entry = match entries.entry(offset) {
+            Ok(entry) => entry,
             Err(what) => return self.malformed(what),
         };
         let RawEntry { shared, unshared, trailer, value_at, value, next } = entry;
@@ -206,25 +274,57 @@ impl TableIter {
         Ok(())
     }
 
+    fn forget_passed(&mut self) {
+        self.passed.clear();
+        self.passed_keys.clear();
+    }
+
     /// In the current block, the last entry that begins before `offset`.
     fn walk_to_last_before(&mut self, offset: usize) -> Result<bool> {
-        let Some(block) = self.block.clone() else { return Ok(false) };
-        let (end, start) = match block.entries() {
-            Ok(entries) => {
-                let end = offset.min(entries.end());
-                (end, if end == 0 { 0 } else { entries.restart_at_or_before(end - 1) })
-            }
+        self.forget_passed();
+        let Some(block) = &self.block else { return Ok(false) };
+        let entries = block.entries();
+        let end = offset.min(entries.end());
+        if end == 0 {
+            return Ok(false);
+        }
+        let mut at = match entries.restart_at_or_before(end - 1) {
+            Ok(start) => start,
             Err(what) => return self.malformed(what),
         };
         self.key.clear();
-        let mut at = start;
-        let mut any = false;
+        self.valid = false;
         while at < end && self.take(at)? {
-            any = true;
             at = self.next;
+            if at < end {
+                self.passed_keys.extend_from_slice(&self.key);
+                self.passed.push(Passed {
+                    at: self.at,
+                    next: self.next,
+                    value: self.value.clone(),
+                    key_end: self.passed_keys.len(),
+                });
+            }
         }
-        self.valid = any;
-        Ok(any)
+        Ok(self.valid)
+    }
+
+    /// Moves back to the entry passed last, if that stands right before the current one.
+    fn step_back(&mut self) -> bool {
+        match self.passed.pop() {
+            Some(passed) if passed.next == self.at => {
+                let start = self.passed.last().map_or(0, |before| before.key_end);
+                self.key.clear();
+                self.key.extend_from_slice(self.passed_keys.get(start..passed.key_end).unwrap_or(&[]));
+                self.passed_keys.truncate(start);
+                self.at = passed.at;
+                self.next = passed.next;
+                self.value = passed.value;
+                self.valid = true;
+                true
+            }
+            _ => false,
+        }
     }
 }
 
@@ -249,11 +349,8 @@ impl InternalIterator for TableIter {
         if !self.load(number)? {
             return Ok(());
         }
-        let start = match &self.block {
-            Some(block) => block.entries().and_then(|entries| entries.walk_start(target)),
-            None => return Ok(()),
-        };
-        let mut at = match start {
+        let Some(block) = &self.block else { return Ok(()) };
+        let mut at = match block.entries().walk_start(target) {
             Ok(start) => start,
             Err(what) => return self.malformed(what),
         };
@@ -272,6 +369,7 @@ impl InternalIterator for TableIter {
         if self.valid { self.prev() } else { self.seek_to_last() }
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         self.check()?;
         self.valid = false;
@@ -284,7 +382,7 @@ impl InternalIterator for TableIter {
     fn prev(&mut self) -> Result<()> {
         self.check()?;
         self.valid = false;
-        if self.at > 0 && self.walk_to_last_before(self.at)? {
+        if self.step_back() || (self.at > 0 && self.walk_to_last_before(self.at)?) {
             return Ok(());
         }
         self.last_until(self.number.checked_sub(1))

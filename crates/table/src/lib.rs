@@ -9,14 +9,17 @@ pub mod format;
 pub mod fragments;
 pub mod index;
 pub mod iter;
+pub mod lookup;
 pub mod properties;
 pub mod reader;
+pub mod verify;
 pub mod writer;
 
 pub use block::Block;
 pub use format::Compression;
 pub use fragments::{Fragment, Fragments};
 pub use iter::{ScanOptions, TableIter};
+pub use lookup::{BlockCache, LookupKey, ReadIo, TableEntry};
 pub use properties::Properties;
-pub use reader::{BlockCache, LookupKey, ReadIo, Table, TableEntry};
+pub use reader::Table;
 pub use writer::{TableOptions, TableWriter};

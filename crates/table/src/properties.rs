@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use kelvin_base::Sequence;
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
+use kelvin_base::key::{Kind, split_expiry, trailer_kind_byte, trailer_sequence};
 
 /// Facts about a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,35 @@ const TAG_LARGEST: u64 = 33;
 const TAG_LARGEST_EXCLUSIVE: u64 = 34;
 
 impl Properties {
+    /// Counts an entry.
+    ///
+    /// # Errors
+    /// If its kind is unknown or its expiry is missing.
+    pub fn see(&mut self, user_key: &[u8], trailer: u64, stored: &[u8]) -> Result<(), &'static str> {
+        let kind_byte = trailer_kind_byte(trailer);
+        let kind = Kind::from_byte(kind_byte).filter(|kind| *kind != Kind::RangeDeletion);
+        let kind = kind.ok_or("an entry is of a kind that data blocks do not hold")?;
+        let (expiry, _) = split_expiry(kind_byte, stored).ok_or("an entry's expiry is missing")?;
+        self.entries += 1;
+        self.key_bytes += user_key.len() as u64;
+        self.value_bytes += stored.len() as u64;
+        self.deletions += u64::from(kind == Kind::Deletion);
+        self.copies += u64::from(kind == Kind::Copy);
+        if let Some(expiry) = expiry {
+            self.expiry_min_ms = if self.expiring == 0 { expiry } else { self.expiry_min_ms.min(expiry) };
+            self.expiry_max_ms = self.expiry_max_ms.max(expiry);
+            self.expiring += 1;
+        }
+        self.saw(trailer_sequence(trailer));
+        Ok(())
+    }
+
+    /// Widens the range of sequence numbers.
+    pub fn saw(&mut self, sequence: Sequence) {
+        self.sequence_min = self.sequence_min.min(sequence);
+        self.sequence_max = self.sequence_max.max(sequence);
+    }
+
     /// Their bytes on disk.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -11,62 +11,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kelvin_base::coding::{get_bytes, get_varint};
 use kelvin_base::key::{seek_trailer, trailer_kind_byte, trailer_sequence};
-use kelvin_base::{Error, RangeTombstone, Result, Sequence};
+use kelvin_base::{Error, ErrorKind, RangeTombstone, Result};
 use kelvin_storage::{AlignedBuf, ReadFile};
 
-use crate::block::{Block, BlockRef};
+use crate::block::{Block, BlockRef, Malformed};
 use crate::filter::Filter;
 use crate::format::{Compression, FOOTER_BYTES, Footer, Handle, checked_payload};
 use crate::fragments::Fragments;
 use crate::index::Index;
 use crate::iter::{ScanOptions, TableIter};
+pub use crate::lookup::{BlockCache, LookupKey, ReadIo, TableEntry};
 use crate::properties::Properties;
 
 /// Read at the end of a table whose `tail_bytes` nobody remembers.
 const TAIL_GUESS_BYTES: u64 = 64 * 1024;
-
-/// What a lookup looks for.
-#[derive(Clone, Copy, Debug)]
-pub struct LookupKey<'a> {
-    /// User key.
-    pub user_key: &'a [u8],
-    /// Its [`kelvin_base::hash64`].
-    pub hash: u64,
-    /// Newest sequence number the reader may see.
-    pub at: Sequence,
-}
-
-/// An entry found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableEntry {
-    /// Its sequence number.
-    pub sequence: Sequence,
-    /// Its kind byte.
-    pub kind_byte: u8,
-    /// Its stored value, the expiry included.
-    pub value: Bytes,
-}
-
-/// What reading cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadIo {
-    /// Device reads.
-    pub reads: u64,
-    /// Bytes of these.
-    pub bytes: u64,
-    /// Blocks found in the cache.
-    pub cache_hits: u64,
-    /// Tables excluded by their filter.
-    pub filter_negatives: u64,
-}
-
-/// Blocks in memory, by file number and offset.
-pub trait BlockCache: Send + Sync + fmt::Debug {
-    /// The block, if it is there.
-    fn get(&self, file: u64, offset: u64) -> Option<Block>;
-    /// Offers a block.
-    fn insert(&self, file: u64, offset: u64, block: Block);
-}
 
 /// An open table.
 pub struct Table {
@@ -110,8 +68,8 @@ pub(crate) fn with_scratch<T>(with: impl FnOnce(&mut AlignedBuf) -> T) -> T {
 }
 
 impl Table {
-    /// Opens the table `number` in `file`, which lies at `path`, has `size_bytes` and ends with `tail_bytes` of index,
-    /// filter, tombstones, properties and footer (0 if unknown): one read then does.
+    /// Opens the table `number` in `file`, which lies at `path`, has `size_bytes` and ends with `tail_bytes` of filter,
+    /// index, tombstones, properties and footer (0 if unknown): one read then does.
     ///
     /// # Errors
     /// `Corruption` if it is damaged or another file, `InvalidArgument` for a newer format, else the file's.
@@ -137,15 +95,25 @@ impl Table {
                 .expected(format!("at least {FOOTER_BYTES} bytes"), format!("{size_bytes} bytes")));
         }
         let guess = if tail_bytes == 0 { TAIL_GUESS_BYTES } else { tail_bytes.max(FOOTER_BYTES as u64) };
+        let once = || Self::open_once(&file, path, number, size_bytes, guess.min(size_bytes));
+        let mut table = once().or_else(|error| if is_damage(&error) { once() } else { Err(error) })?;
+        table.cache = cache;
+        Ok(table)
+    }
+
+    fn open_once(
+        file: &Arc<dyn ReadFile>,
+        path: &Path,
+        number: u64,
+        size_bytes: u64,
+        mut tail_len: u64,
+    ) -> Result<Self> {
         with_scratch(|buf| {
-            let mut tail_len = guess.min(size_bytes);
             loop {
-                let tail = read(&*file, path, size_bytes - tail_len, tail_len, buf)?;
+                let tail = read(&**file, path, size_bytes - tail_len, tail_len, buf)?;
                 let footer = decode_footer(path, number, size_bytes, tail)?;
                 if footer.meta_offset >= size_bytes - tail_len {
-                    let mut table = Self::from_tail(file, path, number, size_bytes, &footer, tail)?;
-                    table.cache = cache;
-                    return Ok(table);
+                    return Self::from_tail(Arc::clone(file), path, number, size_bytes, &footer, tail);
                 }
                 tail_len = size_bytes - footer.meta_offset;
             }
@@ -231,6 +199,12 @@ impl Table {
         self.filter.may_contain(hash)
     }
 
+    /// Reads the tail again and checks it.
+    pub(crate) fn check_tail(&self) -> Result<()> {
+        let tail_len = self.properties.tail_bytes;
+        Self::open_once(&self.file, &self.path, self.number, self.size_bytes, tail_len).map(drop)
+    }
+
     /// The index.
     pub(crate) const fn index(&self) -> &Index {
         &self.index
@@ -261,56 +235,85 @@ impl Table {
         // A separator between versions of one key is the exact last entry, so this is the only block to look at.
         let number = self.index.seek(key.user_key, trailer);
         let Some(handle) = self.index.handle(number) else { return Ok(None) };
-        let block = self.block(handle, true, io)?;
-        let found = block.entries().and_then(|entries| entries.get(key.user_key, trailer));
-        let found = found.map_err(|what| Error::corruption(&self.path, handle.offset, what))?;
-        Ok(found.map(|entry| TableEntry {
-            sequence: trailer_sequence(entry.trailer),
-            kind_byte: trailer_kind_byte(entry.trailer),
-            value: Bytes::copy_from_slice(entry.value),
-        }))
+        let search = |entries: BlockRef<'_>| match entries.get(key.user_key, trailer) {
+            Ok(found) => Ok(found.map(|entry| TableEntry {
+                sequence: trailer_sequence(entry.trailer),
+                kind_byte: trailer_kind_byte(entry.trailer),
+                value: Bytes::copy_from_slice(entry.value),
+            })),
+            Err(what) => Err(Error::corruption(&self.path, handle.offset, what)),
+        };
+        if self.cache.is_some() {
+            return search(self.block(handle, true, io)?.entries());
+        }
+        // Nobody keeps the block: search it where it was read.
+        self.read_checked(handle, io, |compression, payload| {
+            if compression == Compression::None {
+                search(self.sound(handle.offset, BlockRef::new(payload))?)
+            } else {
+                search(self.sound(handle.offset, Block::unpack(compression, payload))?.entries())
+            }
+        })
+    }
+
+    /// Names the place of what is wrong with a block.
+    fn sound<T>(&self, offset: u64, outcome: Result<T, Malformed>) -> Result<T> {
+        outcome.map_err(|what| Error::corruption(&self.path, offset, what))
+    }
+
+    /// The block at `handle` if the cache has it.
+    pub(crate) fn cached(&self, handle: Handle, io: &mut ReadIo) -> Option<Block> {
+        let block = self.cache.as_ref()?.get(self.number, handle.offset)?;
+        io.cache_hits += 1;
+        Some(block)
+    }
+
+    fn keep(&self, handle: Handle, block: &Block) {
+        if let Some(cache) = &self.cache {
+            cache.insert(self.number, handle.offset, block.clone());
+        }
     }
 
     /// The block at `handle`, from the cache or the file; put into the cache if `fill`.
     pub(crate) fn block(&self, handle: Handle, fill: bool, io: &mut ReadIo) -> Result<Block> {
-        if let Some(cache) = &self.cache
-            && let Some(block) = cache.get(self.number, handle.offset)
-        {
-            io.cache_hits += 1;
+        if let Some(block) = self.cached(handle, io) {
             return Ok(block);
         }
-        let read_once = |io: &mut ReadIo| {
+        let block = self.read_block(handle, io)?;
+        if fill {
+            self.keep(handle, &block);
+        }
+        Ok(block)
+    }
+
+    fn read_block(&self, handle: Handle, io: &mut ReadIo) -> Result<Block> {
+        self.read_checked(handle, io, |compression, payload| {
+            self.sound(handle.offset, Block::unpack(compression, payload))
+        })
+    }
+
+    /// Reads the block at `handle` past the cache and gives it, checked, to `with`; once more if it is damaged.
+    fn read_checked<T>(
+        &self,
+        handle: Handle,
+        io: &mut ReadIo,
+        with: impl Fn(Compression, &[u8]) -> Result<T>,
+    ) -> Result<T> {
+        let mut once = || {
             with_scratch(|buf| {
                 let len = handle.len_with_trailer() as u64;
                 io.reads += 1;
                 io.bytes += len;
                 let bytes = read(&*self.file, &self.path, handle.offset, len, buf)?;
-                self.decode_block(handle.offset, bytes)
+                let (compression, payload) = checked_payload(&self.path, self.number, handle.offset, bytes)?;
+                with(compression, payload)
             })
         };
-        let block = match read_once(io) {
-            Err(error) if error.kind() == kelvin_base::ErrorKind::Corruption => read_once(io)?,
-            other => other?,
-        };
-        if fill && let Some(cache) = &self.cache {
-            cache.insert(self.number, handle.offset, block.clone());
-        }
-        Ok(block)
+        once().or_else(|error| if is_damage(&error) { once() } else { Err(error) })
     }
 
-    /// The block in `bytes` (trailer included), which lay at `offset`.
-    pub(crate) fn decode_block(&self, offset: u64, bytes: &[u8]) -> Result<Block> {
-        let (compression, payload) = checked_payload(&self.path, self.number, offset, bytes)?;
-        let bad = |what: &'static str| Error::corruption(&self.path, offset, what);
-        if compression == Compression::None {
-            Block::new(payload).map_err(bad)
-        } else {
-            Block::new(&compression.decompress(payload).map_err(bad)?).map_err(bad)
-        }
-    }
-
-    /// The blocks at `handles`, which lie one behind the other, in one device read.
-    pub(crate) fn blocks(&self, handles: &[Handle], io: &mut ReadIo) -> Result<Vec<Block>> {
+    /// The blocks at `handles`, which lie one behind the other, in one device read; put into the cache if `fill`.
+    pub(crate) fn blocks(&self, handles: &[Handle], fill: bool, io: &mut ReadIo) -> Result<Vec<Block>> {
         let (Some(first), Some(last)) = (handles.first(), handles.last()) else { return Ok(Vec::new()) };
         let len = last.offset + last.len_with_trailer() as u64 - first.offset;
         let all = with_scratch(|buf| {
@@ -320,48 +323,30 @@ impl Table {
             let one = |handle: &Handle| {
                 let start = usize::try_from(handle.offset - first.offset).unwrap_or(usize::MAX);
                 let part = bytes.get(start..).and_then(|rest| rest.get(..handle.len_with_trailer()));
-                self.decode_block(handle.offset, part.unwrap_or(&[]))
+                let part = part.unwrap_or(&[]);
+                let (compression, payload) = checked_payload(&self.path, self.number, handle.offset, part)?;
+                self.sound(handle.offset, Block::unpack(compression, payload))
             };
             handles.iter().map(one).collect::<Result<Vec<Block>>>()
         });
-        match all {
-            Err(error) if error.kind() == kelvin_base::ErrorKind::Corruption => {
-                handles.iter().map(|handle| self.block(*handle, false, io)).collect()
+        let blocks = match all {
+            // Which one is damaged, and whether it is at a second look, is seen one by one, past the cache.
+            Err(error) if is_damage(&error) => {
+                let one = |handle: &Handle| self.read_block(*handle, io);
+                handles.iter().map(one).collect::<Result<Vec<Block>>>()?
             }
-            other => other,
+            other => other?,
+        };
+        if fill {
+            handles.iter().zip(&blocks).for_each(|(handle, block)| self.keep(*handle, block));
         }
+        Ok(blocks)
     }
 
     /// An iterator over its entries.
     #[must_use]
     pub fn iter(self: &Arc<Self>, scan: ScanOptions) -> TableIter {
         TableIter::new(Arc::clone(self), scan)
-    }
-
-    /// Reads every byte of the file and checks it: every block, the order of the entries, and the counts. Answers
-    /// the damage found, one error a damaged block.
-    #[must_use]
-    pub fn verify(&self) -> Vec<Error> {
-        let mut damage = Vec::new();
-        let mut io = ReadIo::default();
-        let (mut entries, mut last) = (0u64, Vec::new());
-        for number in 0..self.index.len() {
-            let Some(handle) = self.index.handle(number) else { break };
-            let outcome = self.blocks(&[handle], &mut io).and_then(|blocks| {
-                blocks.iter().try_for_each(|block| {
-                    walk(block, &mut entries, &mut last)
-                        .map_err(|what| Error::corruption(&self.path, handle.offset, what))
-                })
-            });
-            damage.extend(outcome.err());
-        }
-        if damage.is_empty() && entries != self.properties.entries {
-            damage.push(
-                Error::corruption(&self.path, 0, "a table has not as many entries as it says")
-                    .expected(self.properties.entries, entries),
-            );
-        }
-        damage
     }
 
     /// The range of user keys that block `offset` of a damage report holds: what is lost with it.
@@ -378,28 +363,9 @@ impl Table {
     }
 }
 
-/// Walks a block's entries, counting them and checking their order.
-fn walk(block: &Block, entries: &mut u64, last: &mut Vec<u8>) -> Result<(), &'static str> {
-    let entries_of: BlockRef<'_> = block.entries()?;
-    let mut offset = 0;
-    let mut key: Vec<u8> = Vec::new();
-    while offset < entries_of.end() {
-        let entry = entries_of.entry(offset)?;
-        if entry.shared > key.len() {
-            return Err("an entry shares more than the key before it has");
-        }
-        key.truncate(entry.shared);
-        key.extend_from_slice(entry.unshared);
-        let mut internal = Vec::with_capacity(key.len() + 8);
-        kelvin_base::key::append_internal(&mut internal, &key, entry.trailer);
-        if !last.is_empty() && kelvin_base::key::compare_internal(last, &internal).is_ge() {
-            return Err("entries are out of order");
-        }
-        *last = internal;
-        *entries += 1;
-        offset = entry.next;
-    }
-    Ok(())
+/// Bytes that are not those written, which a second read may find in order (RELIABILITY M10).
+pub(crate) fn is_damage(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corruption
 }
 
 fn read<'a>(
@@ -411,9 +377,12 @@ fn read<'a>(
 ) -> Result<&'a [u8]> {
     let wrong = || Error::corruption(path, offset, "a length in a table is larger than memory");
     let len = usize::try_from(len).map_err(|_| wrong())?;
-    let range = file
-        .read_at(offset, len, buf)
-        .map_err(|source| Error::io("reading a table", path, source).offset(offset))?;
+    let range = file.read_at(offset, len, buf).map_err(|source| match source.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::corruption(path, offset, "a table ends before the block that it names")
+        }
+        _ => Error::io("reading a table", path, source).offset(offset),
+    })?;
     buf.as_slice().get(range).ok_or_else(wrong)
 }
 

@@ -3,13 +3,14 @@
 //! Invariants: a key is refused if it does not sort behind the last; a filter hash is added once for each user key;
 //! blocks are cut at `block_size_bytes`. Tests: `reader/tests.rs`.
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use kelvin_base::coding::{put_bytes, put_varint};
 use kelvin_base::hash64;
-use kelvin_base::key::{EXPIRES, Kind, split_expiry, split_internal, trailer_kind_byte, trailer_sequence};
-use kelvin_base::{Error, RangeTombstone, Result, SEQUENCE_MAX, Sequence};
+use kelvin_base::key::split_internal;
+use kelvin_base::{Error, RangeTombstone, Result, SEQUENCE_MAX};
 use kelvin_storage::WriteFile;
 
 use crate::block::BlockBuilder;
@@ -60,6 +61,8 @@ pub struct TableWriter {
     last_key: Vec<u8>,
     properties: Properties,
     offset: u64,
+    /// Room for a compressed block.
+    packed: Vec<u8>,
 }
 
 impl TableWriter {
@@ -81,22 +84,29 @@ impl TableWriter {
             last_key: Vec::new(),
             properties: Properties { sequence_min: SEQUENCE_MAX, ..Properties::default() },
             offset: 0,
+            packed: Vec::new(),
         }
     }
 
     /// Adds an entry behind the last one.
     ///
     /// # Errors
-    /// `InvalidArgument` if it does not sort behind the last one; else the file's.
+    /// `InvalidArgument` if it does not sort behind the last one or is of no known kind; else the file's.
     pub fn add(&mut self, internal_key: &[u8], stored: &[u8]) -> Result<()> {
         let (user_key, trailer) = split_internal(internal_key)
             .ok_or_else(|| Error::invalid("an internal key is shorter than a trailer"))?;
-        let first = self.first_key.is_none();
-        let new_user_key = first || user_key != self.last_key;
-        if !first && (user_key < self.last_key.as_slice() || (!new_user_key && trailer >= self.last_trailer))
-        {
+        let order = match self.first_key {
+            None => Ordering::Less,
+            Some(_) => self.last_key.as_slice().cmp(user_key).then(trailer.cmp(&self.last_trailer)),
+        };
+        if order != Ordering::Less {
             return Err(Error::invalid("entries of a table must come in order").file(&self.path));
         }
+        self.properties
+            .see(user_key, trailer, stored)
+            .map_err(|what| Error::invalid(what).file(&self.path))?;
+        let first = self.first_key.is_none();
+        let new_user_key = first || user_key != self.last_key;
         if first {
             self.first_key = Some(Bytes::copy_from_slice(user_key));
         }
@@ -116,40 +126,16 @@ impl TableWriter {
         }
         self.last_trailer = trailer;
         self.block.add(user_key, trailer, stored);
-        self.count(user_key, trailer, stored);
         if self.block.size_bytes() >= self.options.block_size_bytes {
             self.cut_block()?;
         }
         Ok(())
     }
 
-    fn count(&mut self, user_key: &[u8], trailer: u64, stored: &[u8]) {
-        let kind_byte = trailer_kind_byte(trailer);
-        let facts = &mut self.properties;
-        facts.entries += 1;
-        facts.key_bytes += user_key.len() as u64;
-        facts.value_bytes += stored.len() as u64;
-        facts.deletions += u64::from(Kind::from_byte(kind_byte) == Some(Kind::Deletion));
-        facts.copies += u64::from(Kind::from_byte(kind_byte) == Some(Kind::Copy));
-        if kind_byte & EXPIRES != 0
-            && let Some((Some(expiry), _)) = split_expiry(kind_byte, stored)
-        {
-            facts.expiry_min_ms = if facts.expiring == 0 { expiry } else { facts.expiry_min_ms.min(expiry) };
-            facts.expiry_max_ms = facts.expiry_max_ms.max(expiry);
-            facts.expiring += 1;
-        }
-        self.saw(trailer_sequence(trailer));
-    }
-
-    fn saw(&mut self, sequence: Sequence) {
-        self.properties.sequence_min = self.properties.sequence_min.min(sequence);
-        self.properties.sequence_max = self.properties.sequence_max.max(sequence);
-    }
-
     /// Adds a range tombstone, in any order. Empty ranges are left out.
     pub fn add_tombstone(&mut self, tombstone: RangeTombstone) {
         if tombstone.start < tombstone.end {
-            self.saw(tombstone.sequence);
+            self.properties.saw(tombstone.sequence);
             self.tombstones.push(tombstone);
         }
     }
@@ -175,24 +161,25 @@ impl TableWriter {
 
     fn cut_block(&mut self) -> Result<()> {
         let last = self.block.last_key().to_vec();
-        let payload = self.block.finish();
-        let len = self.write_block(payload, self.options.compression)?;
+        let mut block = std::mem::take(self.block.finish());
+        let mut packed = std::mem::take(&mut self.packed);
+        let written = if self.options.compression.compress(&block, &mut packed) {
+            self.write_block(&mut packed, self.options.compression)
+        } else {
+            self.write_block(&mut block, Compression::None)
+        };
+        self.packed = packed;
+        self.block.reuse(block);
         self.properties.data_blocks += 1;
-        self.pending = Some((last, self.last_trailer, len));
+        self.pending = Some((last, self.last_trailer, written?));
         Ok(())
     }
 
-    /// Writes a block and its trailer; the length of its payload on disk.
-    fn write_block(&mut self, payload: Vec<u8>, compression: Compression) -> Result<usize> {
-        let (mut bytes, compression) = match compression.compress(&payload) {
-            Some(packed) => (packed, compression),
-            None => (payload, Compression::None),
-        };
+    /// Writes a block and its trailer, which it appends to `bytes`; the length without the trailer.
+    fn write_block(&mut self, bytes: &mut Vec<u8>, compression: Compression) -> Result<usize> {
         let len = bytes.len();
-        let mut trailer = Vec::with_capacity(crate::format::TRAILER_BYTES);
-        append_trailer(&mut trailer, self.file_number, self.offset, compression, &bytes);
-        bytes.extend_from_slice(&trailer);
-        self.append(&bytes)?;
+        append_trailer(bytes, self.file_number, self.offset, compression);
+        self.append(bytes)?;
         Ok(len)
     }
 
@@ -224,8 +211,8 @@ impl TableWriter {
         let tombstones = encode_tombstones(&self.tombstones);
         let properties = self.properties.encode();
         let mut lens = [0; 4];
-        for (len, block) in lens.iter_mut().zip([filter, index, tombstones, properties]) {
-            let payload_len = self.write_block(block, Compression::None)?;
+        for (len, mut block) in lens.iter_mut().zip([filter, index, tombstones, properties]) {
+            let payload_len = self.write_block(&mut block, Compression::None)?;
             *len = u32::try_from(payload_len)
                 .map_err(|_| Error::invalid("a table's index or filter is over 4 GiB").file(&self.path))?;
         }
