@@ -88,7 +88,7 @@ impl MemTable {
     /// Nothing is done if an entry of the same key, sequence number and kind byte is there already.
     ///
     /// # Panics
-    /// If key or value are 4 GiB or more (the batch's limits are far below).
+    /// If the key has 16 MiB or the value 4 GiB or more (the batch's limits are far below).
     pub fn insert(&self, user_key: &[u8], sequence: Sequence, kind_byte: u8, stored: &[u8]) {
         self.inserter().insert(user_key, sequence, kind_byte, stored);
     }

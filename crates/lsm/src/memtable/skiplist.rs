@@ -33,10 +33,18 @@ struct Node {
     prefix: u64,
     /// Length of the stored value, bytes.
     value_len: u32,
-    /// Length of the user key, bytes.
-    key_len: u32,
-    /// Links.
-    height: u32,
+    /// Length of the user key, bytes, in the upper 24 bits; links in the lower 8.
+    key_len_and_height: u32,
+}
+
+impl Node {
+    const fn key_len(&self) -> usize {
+        (self.key_len_and_height >> 8) as usize
+    }
+
+    const fn height(&self) -> usize {
+        (self.key_len_and_height & 0xff) as usize
+    }
 }
 
 type Link = AtomicPtr<Node>;
@@ -65,7 +73,7 @@ impl<'a> NodeRef<'a> {
     }
 
     fn link(self, level: usize) -> &'a Link {
-        debug_assert!(level < self.header().height as usize, "a node is only met at levels it has");
+        debug_assert!(level < self.header().height(), "a node is only met at levels it has");
         // SAFETY: the allocation holds `height` initialised links at LINKS_AT, and `level` is below it: a node is
         // met at `level` only by following a link of that level, which was set by an insert of at least that height;
         // the head has all of them.
@@ -78,8 +86,22 @@ impl<'a> NodeRef<'a> {
         next.map(|node| unsafe { NodeRef::new(node) })
     }
 
+    /// Has the processor fetch the node behind this one at `level`: the next to be looked at if the walk goes down,
+    /// while the one at the level above is being compared.
+    fn prefetch(self, level: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(all(loom, test))))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let next = self.link(level).load(Ordering::Relaxed);
+            // SAFETY: a prefetch reads nothing architecturally; any address is allowed.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(next.cast::<i8>()) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(all(loom, test)))))]
+        let _ = level;
+    }
+
     fn bytes(self, offset: usize, len: usize) -> &'a [u8] {
-        let at = LINKS_AT + self.header().height as usize * size_of::<Link>() + offset;
+        let at = LINKS_AT + self.header().height() * size_of::<Link>() + offset;
         // SAFETY: callers stay within the key and value bytes behind the links, which were initialised before the
         // node was linked and never change (L2); the arena outlives 'a.
         unsafe { std::slice::from_raw_parts(self.node.cast::<u8>().add(at).as_ptr(), len) }
@@ -87,24 +109,24 @@ impl<'a> NodeRef<'a> {
 
     /// The user key.
     pub(super) fn user_key(self) -> &'a [u8] {
-        self.bytes(0, self.header().key_len as usize)
+        self.bytes(0, self.header().key_len())
     }
 
     /// The user key and its trailer.
     pub(super) fn internal_key(self) -> &'a [u8] {
-        self.bytes(0, self.header().key_len as usize + TRAILER_BYTES)
+        self.bytes(0, self.header().key_len() + TRAILER_BYTES)
     }
 
     /// The trailer.
     pub(super) fn trailer(self) -> u64 {
-        let bytes = self.bytes(self.header().key_len as usize, TRAILER_BYTES);
+        let bytes = self.bytes(self.header().key_len(), TRAILER_BYTES);
         bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
     /// The stored value.
     pub(super) fn value(self) -> &'a [u8] {
         let header = self.header();
-        self.bytes(header.key_len as usize + TRAILER_BYTES, header.value_len as usize)
+        self.bytes(header.key_len() + TRAILER_BYTES, header.value_len as usize)
     }
 
     /// The next node in order.
@@ -274,6 +296,7 @@ fn descend<'a>(
 ) -> (NodeRef<'a>, Option<NodeRef<'a>>) {
     let mut node = before;
     loop {
+        node.prefetch(level.saturating_sub(1));
         match node.next(level) {
             Some(next) if !next.same(bound) && target.order_of(next) == Order::Less => node = next,
             next => return (node, next),
@@ -288,10 +311,9 @@ fn new_node(arena: &Arena, target: &Target<'_>, value: &[u8], height: usize) -> 
     let node = arena.allocate(LINKS_AT + links + key_len + TRAILER_BYTES + value_len).cast::<Node>();
     let header = Node {
         prefix: target.prefix,
-        // The batch's limits (64 KiB and 512 MiB) were checked long before; the assertion in `insert` repeats them.
+        // `insert` asserted that neither is too long.
         value_len: u32::try_from(value_len).unwrap_or(0),
-        key_len: u32::try_from(key_len).unwrap_or(0),
-        height: u32::try_from(height).unwrap_or(0),
+        key_len_and_height: u32::try_from((key_len << 8) | height).unwrap_or(0),
     };
     // SAFETY: the allocation is ALIGN-aligned, has room for exactly what is written here in this order, and belongs
     // to this call alone.
