@@ -191,7 +191,8 @@ fn chunk_layout(capacity: usize) -> Layout {
     layout.unwrap_or_else(|| handle_alloc_error(Layout::new::<Chunk>()))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 
