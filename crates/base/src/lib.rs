@@ -25,6 +25,6 @@ pub use iter::InternalIterator;
 pub use key::{KEY_BYTES_MAX, Kind, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use seed::system_seed;
 pub use signal::Signal;
-pub use store::{OrderedStore, PointStore, ScanItem};
+pub use store::{Change, OrderedStore, PointStore, ScanItem};
 pub use tier::Tier;
 pub use tombstone::RangeTombstone;

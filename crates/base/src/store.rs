@@ -28,8 +28,11 @@ pub trait PointStore: Send + Sync {
     ///
     /// # Errors
     /// As `get` and `put`.
-    fn update(&self, key: &[u8], change: &mut dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<()>;
+    fn update(&self, key: &[u8], change: Change<'_>) -> Result<()>;
 }
+
+/// What makes a new value (`None`: no value) of the one there is.
+pub type Change<'a> = &'a mut (dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'a);
 
 /// A store whose keys can be scanned in order.
 pub trait OrderedStore: PointStore {

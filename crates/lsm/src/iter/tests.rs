@@ -75,9 +75,12 @@ fn sight(at: Sequence) -> Sight {
     Sight { at, now_ms: NOW_MS, lower: None, upper: None }
 }
 
+/// A key with the version of it that a user sees.
+type Seen = (Vec<u8>, (Sequence, Vec<u8>));
+
 /// The user's map as a cursor: the model of `DbIter`.
 struct Model {
-    live: Vec<(Vec<u8>, (Sequence, Vec<u8>))>,
+    live: Vec<Seen>,
     at: Option<usize>,
 }
 
