@@ -22,7 +22,7 @@ const RANKS: [(&str, u32); 10] = [
     ("lsm", 3),
     ("kelvin", 4),
     ("workload", 5),
-    ("peer-rocksdb", 5),
+    ("peer-rocksdb", 1),
     ("sim", 5),
     ("cli", 6),
 ];

@@ -1,3 +1,5 @@
+//! The peer does what the store traits promise, puts its levels where the settings say, and reports errors.
+
 use kelvin_base::SystemClock;
 
 use super::*;

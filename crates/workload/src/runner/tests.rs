@@ -1,3 +1,5 @@
+//! The runner on a map in memory, and on one that answers wrongly once: every wrong answer must fail the run.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
