@@ -18,7 +18,7 @@ mod meta;
 mod replay;
 mod set;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tree;
 
 pub use edit::{Edit, KeyspaceEntry};

@@ -134,9 +134,9 @@ fn boundaries(plan: &Plan, parts_max: usize, table_bytes: u64) -> Vec<Bytes> {
     if parts < 2 || plan.output_level == 0 {
         return Vec::new();
     }
-    // Tables of a sorted level say best where the bytes lie.
+    // Tables of a sorted level say where the bytes lie; those of L0 each span much of the range and do not.
     let sorted = plan.inputs.iter().filter(|(level, _)| *level > 0).max_by_key(|(_, files)| files.len());
-    let Some((_, files)) = sorted.or(plan.inputs.first()) else { return Vec::new() };
+    let Some((_, files)) = sorted else { return Vec::new() };
     let mut starts: Vec<(&Bytes, u64)> =
         files.iter().map(|file| (&file.meta.smallest, file.meta.size_bytes)).collect();
     starts.sort();

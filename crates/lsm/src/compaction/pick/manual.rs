@@ -19,8 +19,8 @@ pub enum RangePick {
 }
 
 /// The next step of compacting `[lower, upper)` of `keyspace`; `None` is unbounded. The caller goes through the levels
-/// from 0 to `LEVELS - 1`. Tables numbered `created_before` or above are results of the same request and are
-/// not rewritten again in place.
+/// from 0 to `LEVELS - 1`. `created_before` is the next file number at the moment it came to `level`: tables from there on
+/// are results of this level's own steps and are not rewritten again in place, which bounds the work.
 #[must_use]
 pub fn pick_range(
     input: &PickInput<'_>,

@@ -19,6 +19,10 @@ mod choose;
 mod layout;
 mod manual;
 mod running;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

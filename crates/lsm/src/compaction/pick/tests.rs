@@ -1,0 +1,175 @@
+//! Golden texts of plans: `testdata/pick/*.txt`, rewritten when REWRITE=1.
+//!
+//! A case is a title, lines that describe the tree, and `=>` lines with the answer. A table is
+//! `number:smallest..largest` (`..<` for an exclusive end), its size in bytes, and letters with figures: `d` deletions, `r` range
+//! tombstones, `x` expiring, `e` entries (10), `s` largest sequence number (its number), and `!` if a compaction has it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kelvin_base::SEQUENCE_MAX;
+
+use super::simulation::config;
+use super::*;
+use crate::version::tests::{NoTables, meta};
+use crate::version::{LEVELS, LEVELS_FAST, TableOpener};
+
+struct Case {
+    config: PickConfig,
+    tables: [Vec<Arc<TableFile>>; LEVELS],
+    free_bytes: [u64; 2],
+    held: [bool; 2],
+    oldest_snapshot: Sequence,
+    ask: Ask,
+}
+
+enum Ask {
+    Pick,
+    Targets,
+    Range(usize),
+}
+
+fn parse_table(words: &str, level: usize, two_tiers: bool) -> Arc<TableFile> {
+    let opener: Arc<dyn TableOpener> = Arc::new(NoTables::default());
+    let mut words = words.split_whitespace();
+    let (number, range) = words.next().unwrap().split_once(':').unwrap();
+    let (smallest, largest) = range.split_once("..").unwrap();
+    let exclusive = largest.starts_with('<');
+    let mut facts = meta(number.parse().unwrap(), smallest, largest.trim_start_matches('<'));
+    facts.largest_exclusive = exclusive;
+    facts.size_bytes = words.next().unwrap().parse().unwrap();
+    facts.tier = if two_tiers && level >= LEVELS_FAST { Tier::Slow } else { Tier::Fast };
+    let mut claimed = false;
+    for word in words {
+        let figure = || word[1..].parse::<u64>().unwrap();
+        match &word[..1] {
+            "d" => facts.deletions = figure(),
+            "r" => facts.range_tombstones = figure(),
+            "x" => facts.expiring = figure(),
+            "e" => facts.entries = figure(),
+            "s" => facts.sequence_max = figure(),
+            "!" => claimed = true,
+            _ => panic!("what is {word:?}?"),
+        }
+    }
+    let file = TableFile::new(facts, opener);
+    file.set_being_compacted(claimed);
+    Arc::new(file)
+}
+
+fn parse(lines: &[&str]) -> Case {
+    let mut case = Case {
+        config: config(),
+        tables: Default::default(),
+        free_bytes: [u64::MAX; 2],
+        held: [false; 2],
+        oldest_snapshot: SEQUENCE_MAX,
+        ask: Ask::Pick,
+    };
+    for line in lines {
+        let (head, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match head {
+            "one_tier" => case.config.two_tiers = false,
+            "usable" => case.config.fast_usable_bytes = rest.parse().unwrap(),
+            "memtable" => case.config.memtable_bytes = rest.parse().unwrap(),
+            "cold" => case.config.cold_permille = rest.parse().unwrap(),
+            "free_fast" => case.free_bytes[0] = rest.parse().unwrap(),
+            "slow_held" => case.held[1] = true,
+            "snapshot" => case.oldest_snapshot = rest.parse().unwrap(),
+            "ask_targets" => case.ask = Ask::Targets,
+            "ask_range" => case.ask = Ask::Range(rest.parse().unwrap()),
+            _ => {
+                let level: usize = head.strip_prefix('L').unwrap().parse().unwrap();
+                let two_tiers = case.config.two_tiers;
+                case.tables[level].extend(rest.split(',').map(|one| parse_table(one, level, two_tiers)));
+            }
+        }
+    }
+    case
+}
+
+fn show_plan(plan: &Plan) -> String {
+    let mut text = format!("{}:", plan.reason.name());
+    for (level, files) in &plan.inputs {
+        let numbers: Vec<String> = files.iter().map(|file| file.meta.number.to_string()).collect();
+        text += &format!(" L{level}[{}]", numbers.join(" "));
+    }
+    text += &format!(" -> L{} {}", plan.output_level, plan.output_tier);
+    for (yes, word) in [(plan.trivial_move, " move"), (plan.bottommost, " bottommost")] {
+        if yes {
+            text += word;
+        }
+    }
+    if !plan.grandparents.is_empty() {
+        let numbers: Vec<String> =
+            plan.grandparents.iter().map(|file| file.meta.number.to_string()).collect();
+        text += &format!(" above[{}]", numbers.join(" "));
+    }
+    if !plan.boundaries.is_empty() {
+        let cuts: Vec<_> = plan.boundaries.iter().map(|cut: &Bytes| String::from_utf8_lossy(cut)).collect();
+        text += &format!(" cut[{}]", cuts.join(" "));
+    }
+    text
+}
+
+fn answer(case: Case) -> String {
+    let version = Arc::new(Version::new(0, case.tables, case.config.two_tiers).unwrap());
+    let versions = [version];
+    let input = PickInput {
+        versions: &versions,
+        config: &case.config,
+        running: &Running::default(),
+        now_ms: 1,
+        oldest_snapshot: case.oldest_snapshot,
+        free_bytes: case.free_bytes,
+        held: case.held,
+    };
+    match case.ask {
+        Ask::Pick => pick(&input).map_or("nothing".to_string(), |plan| show_plan(&plan)),
+        Ask::Targets => {
+            let share_bytes = shares(&versions, &case.config)[0];
+            let found = targets(&versions[0], share_bytes, &case.config);
+            let bytes: Vec<String> = found
+                .bytes
+                .iter()
+                .map(|bytes| if *bytes == u64::MAX { "-".to_string() } else { bytes.to_string() })
+                .collect();
+            format!("base L{}: {}", found.base, bytes.join(" "))
+        }
+        Ask::Range(level) => match pick_range(&input, 0, level, (None, None), u64::MAX) {
+            RangePick::Plan(plan) => show_plan(&plan),
+            RangePick::Busy => "busy".to_string(),
+            RangePick::Done => "done".to_string(),
+        },
+    }
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "golden texts are rewritten in the source tree, not in a store"
+)]
+fn plans_are_as_the_golden_texts_say() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/pick");
+    let rewrite = std::env::var_os("REWRITE").is_some();
+    for name in ["levels.txt", "tables.txt", "room.txt"] {
+        let path = dir.join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut out = Vec::new();
+        for case in text.trim().split("\n\n") {
+            let lines: Vec<&str> = case.lines().filter(|line| !line.starts_with("=>")).collect();
+            let described: Vec<&str> = lines.iter().copied().filter(|line| !line.starts_with('#')).collect();
+            out.push(format!("{}\n=> {}", lines.join("\n"), answer(parse(&described))));
+        }
+        let out = out.join("\n\n") + "\n";
+        if rewrite {
+            std::fs::write(&path, &out).unwrap();
+        }
+        assert_eq!(
+            out,
+            if rewrite { out.clone() } else { text },
+            "{name}: run with REWRITE=1 and read the diff"
+        );
+    }
+}
