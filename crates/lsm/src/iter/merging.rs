@@ -53,6 +53,11 @@ impl<S: InternalIterator> MergingIter<S> {
         }
     }
 
+    /// The sources, to ask what they have read. Moving one breaks M1.
+    pub fn sources(&mut self) -> impl Iterator<Item = &mut S> {
+        self.sources.iter_mut()
+    }
+
     /// The sources, whose places only this iterator may change.
     #[cfg(test)]
     pub(super) fn sources_mut(&mut self) -> &mut [S] {

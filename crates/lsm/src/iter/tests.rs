@@ -11,6 +11,8 @@ use super::testing::{Dice, History, NOW_MS, VecIter, deletion, internal, value};
 use super::{DbIter, MergingIter, Sight};
 
 type Entry = (Vec<u8>, Vec<u8>);
+/// A key with its sequence number and value.
+type Live = (Vec<u8>, (Sequence, Vec<u8>));
 
 fn split_at_random(dice: &mut Dice, entries: Vec<Entry>, parts: usize) -> Vec<VecIter> {
     let mut sources = vec![Vec::new(); parts];
@@ -75,12 +77,9 @@ fn sight(at: Sequence) -> Sight {
     Sight { at, now_ms: NOW_MS, lower: None, upper: None }
 }
 
-/// A key with the version of it that a user sees.
-type Seen = (Vec<u8>, (Sequence, Vec<u8>));
-
 /// The user's map as a cursor: the model of `DbIter`.
 struct Model {
-    live: Vec<Seen>,
+    live: Vec<Live>,
     at: Option<usize>,
 }
 

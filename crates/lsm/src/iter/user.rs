@@ -26,6 +26,7 @@ use kelvin_table::Fragments;
 
 use super::cover::Cover;
 use super::merging::MergingIter;
+use super::source::Source;
 
 /// Versions of one key stepped over before the merge seeks instead.
 const SKIPS_MAX: usize = 8;
@@ -61,7 +62,7 @@ enum State {
 
 /// A user iterator over the merge of sources `S`.
 #[derive(Debug)]
-pub struct DbIter<S> {
+pub struct DbIter<S = Source> {
     merge: MergingIter<S>,
     covers: Vec<Cover>,
     sight: Sight,
@@ -137,6 +138,11 @@ impl<S: InternalIterator> DbIter<S> {
             _ => return None,
         };
         stored.first_chunk::<EXPIRY_BYTES>().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// The sources, to ask what they have read.
+    pub fn sources(&mut self) -> impl Iterator<Item = &mut S> {
+        self.merge.sources()
     }
 
     /// The sequence number of the entry under the iterator.

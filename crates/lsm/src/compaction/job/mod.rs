@@ -1,1 +1,303 @@
-//! (being built)
+//! Runs flushes and compactions: reads, merges, writes tables. Publishes nothing: the database installs the result.
+//!
+//! In:  a plan, or memtables; what the job needs of the world ([`JobContext`]).
+//! Out: new tables, their files and directories synced (RELIABILITY M1), and figures.
+//!
+//! Invariants
+//! - J1 What a reader at a live snapshot, or at the newest sequence number, sees is the same before and after ([`rules`]).
+//! - J2 On an error or when cancelled, every file made is closed and removed.
+//! - J3 A compaction may be cut into parts that run beside each other; the caller works on parts itself and waits
+//!   only for parts that already run, so full lanes cannot hold it up.
+//!
+//! Tests: `rules_tests.rs`, `golden_tests.rs` (testdata/compact), `tests.rs` (a model, faults, parts).
+
+mod below;
+#[cfg(test)]
+mod golden_tests;
+mod merge;
+mod output;
+mod parts;
+mod rules;
+#[cfg(test)]
+mod rules_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use kelvin_base::{Clock, Error, ErrorKind, Executor, InternalIterator, Result, Sequence, Tier};
+use kelvin_storage::WriteFile;
+use kelvin_table::{Fragments, Properties, TableOptions};
+use parking_lot::Mutex;
+
+use super::pick::Plan;
+use crate::version::{TableFile, TableMeta, Version};
+
+/// The file of a table to be written.
+#[derive(Debug)]
+pub struct NewTable {
+    /// Its number, used by no other table ever.
+    pub number: u64,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The file.
+    pub file: Box<dyn WriteFile>,
+}
+
+/// Where jobs put their tables.
+pub trait Outputs: Send + Sync {
+    /// Makes the file of a new table.
+    ///
+    /// # Errors
+    /// The tier's.
+    fn create(&self, tier: Tier) -> Result<NewTable>;
+    /// Makes the files made on `tier` survive power loss by name.
+    ///
+    /// # Errors
+    /// The tier's.
+    fn sync_dir(&self, tier: Tier) -> Result<()>;
+    /// Removes the file of a table that will not be used. What cannot be removed is an orphan for the next opening.
+    fn remove(&self, tier: Tier, number: u64);
+}
+
+/// Holds writing to a rate.
+pub trait Limiter: Send + Sync {
+    /// Called after about every 256 KiB written; may wait.
+    fn wrote(&self, tier: Tier, bytes: u64);
+}
+
+/// How far a job is. Others may read it while the job runs.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Entries read.
+    pub entries_in: AtomicU64,
+    /// Bytes written, roughly.
+    pub bytes_out: AtomicU64,
+}
+
+/// What a job needs besides its inputs. Clones share everything.
+#[derive(Clone)]
+pub struct JobContext {
+    /// Where tables go.
+    pub outputs: Arc<dyn Outputs>,
+    /// Runs parts beside each other.
+    pub executor: Arc<dyn Executor>,
+    /// Tells the time for expiry and for the figures.
+    pub clock: Arc<dyn Clock>,
+    /// How tables are made.
+    pub options: TableOptions,
+    /// The live snapshots and the sequence number visible when they were listed, ascending. Without the latter a
+    /// snapshot taken while the job runs could miss versions the job took for shadowed.
+    pub snapshots: Vec<Sequence>,
+    /// Tables below the output, as runs of disjoint tables in key order ([`deeper_runs`]). Not used by flushes nor by
+    /// plans marked bottommost.
+    pub deeper: Vec<Vec<Arc<TableFile>>>,
+    /// Bytes read at once from each input table.
+    pub readahead_bytes: usize,
+    /// Set to stop the job, which then answers `Busy`.
+    pub cancel: Arc<AtomicBool>,
+    /// Holds writing to a rate; `None` for no limit.
+    pub limiter: Option<Arc<dyn Limiter>>,
+    /// How far the job is.
+    pub progress: Arc<Progress>,
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext")
+            .field("options", &self.options)
+            .field("snapshots", &self.snapshots)
+            .field("deeper", &self.deeper.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A table a job made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobTable {
+    /// Its number.
+    pub number: u64,
+    /// Its tier.
+    pub tier: Tier,
+    /// What it says about itself.
+    pub properties: Properties,
+}
+
+impl JobTable {
+    /// Its facts as the manifest keeps them.
+    #[must_use]
+    pub fn meta(&self) -> TableMeta {
+        let facts = &self.properties;
+        TableMeta {
+            number: self.number,
+            tier: self.tier,
+            size_bytes: facts.size_bytes,
+            tail_bytes: facts.tail_bytes,
+            smallest: facts.smallest.clone(),
+            largest: facts.largest.clone(),
+            largest_exclusive: facts.largest_exclusive,
+            sequence_min: facts.sequence_min,
+            sequence_max: facts.sequence_max,
+            entries: facts.entries,
+            deletions: facts.deletions,
+            range_tombstones: facts.range_tombstones,
+            copies: facts.copies,
+            expiring: facts.expiring,
+            expiry_min_ms: facts.expiry_min_ms,
+            key_bytes: facts.key_bytes,
+            value_bytes: facts.value_bytes,
+        }
+    }
+}
+
+/// Entries dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// A newer version was in the same stripe.
+    pub shadowed: u64,
+    /// A range tombstone covered them.
+    pub covered: u64,
+    /// Deletions with nothing left to delete.
+    pub deletions: u64,
+    /// Expired records.
+    pub expired: u64,
+    /// Copies nobody needs.
+    pub copies: u64,
+}
+
+/// A job's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobStats {
+    /// Bytes read from tables, by tier.
+    pub read_bytes: [u64; 2],
+    /// Reads of tables, by tier.
+    pub reads: [u64; 2],
+    /// Bytes written, by tier.
+    pub written_bytes: [u64; 2],
+    /// Entries read.
+    pub entries_in: u64,
+    /// Entries written.
+    pub entries_out: u64,
+    /// Values that expired and were written as deletions.
+    pub expired_to_deletions: u64,
+    /// Entries dropped.
+    pub dropped: Dropped,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+impl JobStats {
+    fn add(&mut self, other: &Self) {
+        for tier in 0..2 {
+            self.read_bytes[tier] += other.read_bytes[tier];
+            self.reads[tier] += other.reads[tier];
+            self.written_bytes[tier] += other.written_bytes[tier];
+        }
+        self.entries_in += other.entries_in;
+        self.entries_out += other.entries_out;
+        self.expired_to_deletions += other.expired_to_deletions;
+        let (dropped, more) = (&mut self.dropped, &other.dropped);
+        dropped.shadowed += more.shadowed;
+        dropped.covered += more.covered;
+        dropped.deletions += more.deletions;
+        dropped.expired += more.expired;
+        dropped.copies += more.copies;
+    }
+}
+
+/// What a job made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobOutput {
+    /// New tables, in key order; none if nothing was left.
+    pub tables: Vec<JobTable>,
+    /// Figures.
+    pub stats: JobStats,
+}
+
+/// The files a job has made so far.
+#[derive(Debug, Default)]
+pub struct Made(Mutex<Vec<(Tier, u64)>>);
+
+impl Made {
+    fn note(&self, tier: Tier, number: u64) {
+        self.0.lock().push((tier, number));
+    }
+
+    /// Removes them all.
+    fn remove(&self, outputs: &dyn Outputs) {
+        for (tier, number) in self.0.lock().drain(..) {
+            outputs.remove(tier, number);
+        }
+    }
+}
+
+/// The tables of `version` that may hold data older than the output of `plan`, as [`JobContext::deeper`] wants them.
+#[must_use]
+pub fn deeper_runs(version: &Version, plan: &Plan) -> Vec<Vec<Arc<TableFile>>> {
+    let mut runs = Vec::new();
+    if plan.output_level == 0 {
+        let is_input = |number: u64| plan.tables().any(|(_, input)| input.meta.number == number);
+        let others = version.levels.first().map_or(&[][..], |level| &level.tables);
+        let others = others.iter().filter(|file| !is_input(file.meta.number));
+        runs.extend(others.map(|file| vec![Arc::clone(file)]));
+    }
+    let deeper = version.levels.iter().skip(plan.output_level + 1);
+    runs.extend(deeper.filter(|level| !level.tables.is_empty()).map(|level| level.tables.clone()));
+    runs
+}
+
+/// Runs a compaction: merges the plan's inputs into tables of its output level.
+///
+/// # Errors
+/// What keeps an input from being read or an output from being written; `Busy` if cancelled. No file is left then.
+pub fn run(plan: &Plan, ctx: &JobContext) -> Result<JobOutput> {
+    let start = ctx.clock.now();
+    let mut output = parts::run(plan, ctx)?;
+    output.stats.duration = ctx.clock.now().saturating_sub(start);
+    Ok(output)
+}
+
+/// Writes memtables as a table of L0 on the fast tier: one table, or none if they are empty.
+///
+/// `sources` are the memtables' cursors and `tombstones` the range tombstones of all of them.
+///
+/// # Errors
+/// What keeps the output from being written; `Busy` if cancelled. No file is left then.
+pub fn flush<S: InternalIterator>(
+    sources: Vec<S>,
+    tombstones: &[Arc<Fragments>],
+    ctx: &JobContext,
+) -> Result<JobOutput> {
+    let start = ctx.clock.now();
+    let made = Made::default();
+    let outcome = merge::flush(sources, tombstones, ctx, &made).and_then(|(tables, stats)| {
+        sync_dirs(&tables, ctx)?;
+        Ok((tables, stats))
+    });
+    let (tables, mut stats) = outcome.inspect_err(|_| made.remove(&*ctx.outputs))?;
+    stats.duration = ctx.clock.now().saturating_sub(start);
+    Ok(JobOutput { tables, stats })
+}
+
+fn sync_dirs(tables: &[JobTable], ctx: &JobContext) -> Result<()> {
+    for tier in Tier::ALL {
+        if tables.iter().any(|table| table.tier == tier) {
+            ctx.outputs.sync_dir(tier)?;
+        }
+    }
+    Ok(())
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Busy, "the job was cancelled").advice("it is picked again when it is still due")
+}
+
+fn is_set(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Acquire)
+}

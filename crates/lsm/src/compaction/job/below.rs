@@ -1,0 +1,59 @@
+//! Whether older data of a key may lie below the output level: a cursor over the deeper tables.
+//!
+//! Invariant: keys are asked in ascending order, so each deeper table is passed once. Tests: golden texts, `tests.rs`.
+
+use std::sync::Arc;
+
+use crate::version::TableFile;
+
+/// The tables below a merge's output, as runs of disjoint tables in key order.
+#[derive(Debug)]
+pub enum Below {
+    /// Older data may lie anywhere (flushes).
+    Anything,
+    /// In the range of these tables; no runs means nowhere.
+    Runs(Vec<Run>),
+}
+
+/// One run and the place in it.
+#[derive(Debug)]
+pub struct Run {
+    files: Vec<Arc<TableFile>>,
+    /// The first table that reaches the key asked last.
+    at: usize,
+}
+
+impl Below {
+    /// The tables of `runs`.
+    pub fn runs(runs: &[Vec<Arc<TableFile>>]) -> Self {
+        Self::Runs(runs.iter().map(|files| Run { files: files.clone(), at: 0 }).collect())
+    }
+
+    /// True if a deeper table's range holds `user_key`.
+    pub fn may_hold(&mut self, user_key: &[u8]) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Runs(runs) => runs.iter_mut().any(|run| run.holds(user_key)),
+        }
+    }
+
+    /// True if a deeper table's range meets `[start, end)`. Asks no cursor, so ranges may come in any order.
+    pub fn may_meet(&self, start: &[u8], end: &[u8]) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Runs(runs) => runs.iter().any(|run| {
+                let first = run.files.partition_point(|file| !file.meta.reaches(start));
+                run.files.get(first).is_some_and(|file| file.meta.smallest.as_ref() < end)
+            }),
+        }
+    }
+}
+
+impl Run {
+    fn holds(&mut self, user_key: &[u8]) -> bool {
+        while self.files.get(self.at).is_some_and(|file| !file.meta.reaches(user_key)) {
+            self.at += 1;
+        }
+        self.files.get(self.at).is_some_and(|file| file.meta.smallest.as_ref() <= user_key)
+    }
+}
