@@ -104,6 +104,12 @@ impl Filter {
         Some(Self { probes, lines: lines.chunks_exact(LINE_BYTES).map(decode).collect() })
     }
 
+    /// True if it excludes nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     /// Memory it takes, bytes.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {

@@ -8,7 +8,7 @@
 //! - `key` and `value` describe the entry at `at` while `valid`; `next` is the offset behind it.
 //! - `passed` holds entries of the current block only.
 //!
-//! Tests: `reader/tests.rs`, `tests/model.rs`.
+//! Tests: `reader/tests.rs`, `tests/table/model.rs`.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -211,6 +211,8 @@ impl TableIter {
             self.table.blocks(&handles, self.scan.fill_cache, &mut self.io)?.into();
         if backward {
             blocks.make_contiguous().reverse();
+        } else {
+            self.direction = Some(Direction::Forward);
         }
         self.ahead = blocks;
         match self.ahead.pop_front() {

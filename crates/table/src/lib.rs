@@ -7,6 +7,7 @@ pub mod block;
 pub mod filter;
 pub mod format;
 pub mod fragments;
+pub mod fuzz;
 pub mod index;
 pub mod iter;
 pub mod lookup;

@@ -202,7 +202,8 @@ impl Table {
     /// Reads the tail again and checks it.
     pub(crate) fn check_tail(&self) -> Result<()> {
         let tail_len = self.properties.tail_bytes;
-        Self::open_once(&self.file, &self.path, self.number, self.size_bytes, tail_len).map(drop)
+        let once = || Self::open_once(&self.file, &self.path, self.number, self.size_bytes, tail_len);
+        once().or_else(|error| if is_damage(&error) { once() } else { Err(error) }).map(drop)
     }
 
     /// The index.
