@@ -2,14 +2,31 @@
 //!
 //! Lookup tells, policy decides; plan, act, install. ARCHITECTURE.md names the files in reading order.
 
+pub mod after_read;
 pub mod batch;
+pub mod check;
+pub mod checkpoint;
 pub mod compaction;
 pub mod db;
+pub mod files;
+pub mod flush;
+pub mod health;
+pub mod install;
 pub mod iter;
 pub mod memory;
 pub mod memtable;
+pub mod multi_get;
 pub mod options;
+pub mod read;
+pub mod recovery;
+pub mod report;
+pub mod schedule;
+pub mod snapshot;
 pub mod space;
+pub mod stats;
 pub mod tiers;
+pub mod transaction;
 pub mod version;
+pub mod view;
 pub mod wal;
+pub mod write;

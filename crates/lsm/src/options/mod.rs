@@ -24,6 +24,8 @@ mod tests;
 
 use std::path::PathBuf;
 
+use kelvin_table::Compression;
+
 pub use advanced::Advanced;
 pub use config::Config;
 pub use env::Env;
@@ -83,6 +85,16 @@ impl CompressionChoice {
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
             Self::ByTier => "by-tier",
+        }
+    }
+
+    /// How the blocks of a table are compressed under this choice, once [`Config::compression_at`] has resolved it.
+    #[must_use]
+    pub const fn of_blocks(self) -> Compression {
+        match self {
+            Self::None => Compression::None,
+            Self::Lz4 | Self::ByTier => Compression::Lz4,
+            Self::Zstd => Compression::Zstd,
         }
     }
 }

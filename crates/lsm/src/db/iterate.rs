@@ -1,0 +1,170 @@
+//! The iterator users hold: a pinned view, its sources, and the merge over them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kelvin_base::{Result, Sequence};
+use kelvin_table::{Fragments, ScanOptions};
+
+use crate::db::Keyspace;
+use crate::iter::{DbIter, LevelIter, Sight, Source};
+use crate::snapshot::Pin;
+use crate::view::View;
+
+/// What an iterator may see and how it reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IterOptions {
+    /// First key to see; `None` for no bound.
+    pub lower: Option<Bytes>,
+    /// First key not to see any more; `None` for no bound.
+    pub upper: Option<Bytes>,
+    /// Leave the block cache as it is: for scans of much that will not be read again.
+    pub bypass_cache: bool,
+}
+
+/// A cursor over a keyspace as of one moment. It keeps what it reads on disk until it is dropped.
+pub struct DbIterator {
+    iter: DbIter<Source>,
+    /// Pins the tables and memtables, and with them the versions this moment needs.
+    _view: Arc<View>,
+    _pin: Pin,
+    keyspace: Keyspace,
+}
+
+impl DbIterator {
+    pub(crate) fn new(keyspace: Keyspace, pin: Pin, options: IterOptions) -> Result<Self> {
+        keyspace.check_alive()?;
+        // The pin is older than the view, so no compaction that the view shows has dropped what the pin needs.
+        let view = keyspace.state.view();
+        let engine = &keyspace.engine;
+        engine.counters.iterators.add(1);
+        let scan = ScanOptions {
+            readahead_bytes: engine.config.scan_readahead_bytes,
+            sequential: false,
+            fill_cache: !options.bypass_cache,
+        };
+        let sight = Sight {
+            at: pin.at(),
+            now_ms: engine.env.clock.unix_millis(),
+            lower: options.lower,
+            upper: options.upper,
+        };
+        let iter = DbIter::new(sources(&view, scan, &sight), tombstones(&view)?, sight);
+        Ok(Self { iter, _view: view, _pin: pin, keyspace })
+    }
+
+    /// Moves to the first pair.
+    ///
+    /// # Errors
+    /// If a place that could hold a pair cannot be read; the iterator is then invalid for good.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.iter.seek_to_first()
+    }
+
+    /// Moves to the last pair.
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.iter.seek_to_last()
+    }
+
+    /// Moves to the first pair at or behind `key`.
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.iter.seek(key)
+    }
+
+    /// Moves to the last pair at or before `key`.
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.iter.seek_for_prev(key)
+    }
+
+    /// Moves on. The iterator must be valid.
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    #[expect(clippy::should_implement_trait, reason = "a cursor: next moves it, key and value read it")]
+    pub fn next(&mut self) -> Result<()> {
+        self.iter.next()
+    }
+
+    /// Moves back. The iterator must be valid.
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    pub fn prev(&mut self) -> Result<()> {
+        self.iter.prev()
+    }
+
+    /// True if the iterator stands on a pair.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.iter.valid()
+    }
+
+    /// The key under the iterator; empty if it is not valid.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.iter.key()
+    }
+
+    /// The value under the iterator; empty if it is not valid.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        self.iter.value()
+    }
+
+    /// When the record under the iterator expires, Unix milliseconds.
+    #[must_use]
+    pub fn expiry_ms(&self) -> Option<u64> {
+        self.iter.expiry_ms()
+    }
+
+    /// Sequence number of the record under the iterator.
+    #[must_use]
+    pub fn sequence(&self) -> Sequence {
+        self.iter.sequence()
+    }
+}
+
+impl Drop for DbIterator {
+    fn drop(&mut self) {
+        let counters = &self.keyspace.engine.counters;
+        for (tier, io) in self.iter.sources().flat_map(|source| source.take_io().into_iter().enumerate()) {
+            counters.scan_ios[tier].add(io.reads);
+            counters.scan_bytes[tier].add(io.bytes);
+            counters.reads.cache_hits.add(io.cache_hits);
+        }
+    }
+}
+
+/// Memtables, L0 tables and deeper levels that can hold keys inside the bounds, newest first.
+fn sources(view: &View, scan: ScanOptions, sight: &Sight) -> Vec<Source> {
+    let (lower, upper) = (sight.lower.as_deref(), sight.upper.as_deref());
+    let mut sources: Vec<Source> =
+        view.memtables().filter(|mem| !mem.is_empty()).map(|mem| Source::Mem(mem.iter())).collect();
+    for file in view.version.overlapping(0, lower, upper) {
+        sources.push(Source::Level(LevelIter::of_files(vec![Arc::clone(file)], scan)));
+    }
+    for index in 1..view.version.levels.len() {
+        if !view.version.overlapping(index, lower, upper).is_empty() {
+            let level = LevelIter::of_level(Arc::clone(&view.version), index, scan);
+            sources.push(Source::Level(level.bounded(sight.lower.clone(), sight.upper.clone())));
+        }
+    }
+    sources
+}
+
+fn tombstones(view: &View) -> Result<Vec<Arc<Fragments>>> {
+    let mut all: Vec<Arc<Fragments>> = view.memtables().filter_map(|mem| mem.tombstones()).collect();
+    if view.version.has_range_tombstones() {
+        all.push(Arc::clone(view.version.tombstones()?));
+    }
+    Ok(all)
+}

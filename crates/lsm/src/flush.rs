@@ -1,0 +1,291 @@
+//! Flush and compaction as the engine runs them: reserve, act, install. The merging itself is `compaction::job`.
+//!
+//! A sealed memtable becomes a table of level 0; memtables sealed together become one. WAL files before it are synced
+//! first when other keyspaces still need them, so that what survives a power loss is a prefix (promise 2).
+
+use std::sync::Arc;
+
+use kelvin_base::{Error, ErrorKind, Result, Tier};
+use kelvin_table::TableOptions;
+
+use crate::compaction::job::{self, JobContext, JobTable, NewTable, Outputs};
+use crate::compaction::pick::{Plan, RangePick, pick_range};
+use crate::db::engine::Engine;
+use crate::files::Files;
+use crate::install::dropped;
+use crate::memtable::MemTable;
+use crate::space::{Priority, Reservation};
+use crate::tiers::Purpose;
+use crate::version::{Edit, FileNumbers, LEVELS, TableMeta};
+use crate::view::KeyspaceState;
+
+impl Engine {
+    /// Writes the sealed memtables of `keyspace` into level 0.
+    ///
+    /// # Errors
+    /// What kept them from being written; they stay in memory and in the WAL.
+    pub(crate) fn flush_sealed(&self, keyspace: &Arc<KeyspaceState>) -> Result<()> {
+        let _purpose = Purpose::Flush.enter();
+        let imms = keyspace.view().imms.clone();
+        if imms.is_empty() || keyspace.is_dropped() {
+            return Ok(());
+        }
+        if self.keyspaces.load().iter().count() > 1 {
+            self.sync_closed_logs().inspect_err(|error| self.health.stop_writes(error))?;
+        }
+        let bytes: u64 = imms.iter().map(|imm| imm.memory_bytes()).sum();
+        let reservation =
+            self.space.reserve(Tier::Fast, bytes + bytes / 8 + (64 << 10), Priority::Essential)?;
+        let metas = self.write_level_zero(&imms, self.outputs(Purpose::Flush))?;
+        let mut edit = Edit::default();
+        let mut written = 0;
+        for meta in &metas {
+            written += meta.size_bytes;
+            edit.add(keyspace.id, 0, meta.clone());
+        }
+        edit.set_wal_number(keyspace.id, keyspace.wal_number_after(&imms));
+        let mut reservations = vec![reservation];
+        self.account_tables(&mut reservations, &metas);
+        self.install_or_remove(keyspace, edit, &imms, &metas, &[])?;
+        self.counters.work.flushes.add(1);
+        self.counters.work.flushed_bytes.add(written);
+        self.release_logs();
+        Ok(())
+    }
+
+    /// Writes memtables (newest first) as a table of level 0 where `outputs` say.
+    ///
+    /// # Errors
+    /// The files'; what was made is removed.
+    pub(crate) fn write_level_zero(
+        &self,
+        imms: &[Arc<MemTable>],
+        outputs: Arc<dyn Outputs>,
+    ) -> Result<Vec<TableMeta>> {
+        let sources: Vec<_> = imms.iter().map(|imm| imm.iter()).collect();
+        let stones: Vec<_> = imms.iter().filter_map(|imm| imm.tombstones()).collect();
+        let output = job::flush(sources, &stones, &self.job_context(outputs, 0, Tier::Fast))?;
+        Ok(output.tables.iter().map(JobTable::meta).collect())
+    }
+
+    /// Tables of this store, made for `purpose`.
+    fn outputs(&self, purpose: Purpose) -> Arc<dyn Outputs> {
+        Arc::new(StoreOutputs {
+            files: Arc::clone(&self.files),
+            numbers: Arc::clone(&self.file_numbers),
+            purpose,
+        })
+    }
+
+    /// What a job that writes `level` on `tier` works with.
+    fn job_context(&self, outputs: Arc<dyn Outputs>, level: usize, tier: Tier) -> JobContext {
+        let config = &self.config;
+        let mut snapshots = self.snapshots.sequences();
+        snapshots.push(self.visible());
+        snapshots.dedup();
+        JobContext {
+            outputs,
+            executor: Arc::clone(&self.env.executor),
+            clock: Arc::clone(&self.env.clock),
+            options: TableOptions {
+                block_size_bytes: config.block_size(tier),
+                restart_interval: config.restart_interval,
+                filter_bits_per_key: config.filter_bits_per_key,
+                compression: config.compression_at(level, tier).of_blocks(),
+            },
+            snapshots,
+            deeper: Vec::new(),
+            readahead_bytes: config.compaction_readahead_bytes,
+            cancel: Arc::clone(&self.closing),
+            limiter: None,
+            progress: Arc::default(),
+        }
+    }
+
+    /// Runs a compaction and installs its result.
+    ///
+    /// # Errors
+    /// What kept it from being done; its inputs stay as they are.
+    pub(crate) fn compact(&self, plan: &Plan, mut reservations: Vec<Reservation>) -> Result<()> {
+        let _purpose = Purpose::Compaction.enter();
+        let Some(keyspace) = self.keyspaces.load().by_id(plan.keyspace).map(Arc::clone) else {
+            return Ok(());
+        };
+        let mut edit = Edit::default();
+        for (level, file) in plan.tables() {
+            edit.remove(plan.keyspace, level, file.meta.number);
+        }
+        if plan.trivial_move {
+            for (_, file) in plan.tables() {
+                edit.add(plan.keyspace, plan.output_level, file.meta.clone());
+            }
+            self.counters.work.trivial_moves.add(1);
+            return self.forgive_dropped(&keyspace, self.install(&keyspace, edit, &[], &[]));
+        }
+        let outcome = self.merge(plan);
+        let metas = match outcome {
+            Err(error) => {
+                self.note_corrupt_input(plan, &error);
+                return self.forgive_dropped(&keyspace, Err(error));
+            }
+            Ok(metas) => metas,
+        };
+        for meta in &metas {
+            edit.add(plan.keyspace, plan.output_level, meta.clone());
+        }
+        self.account_tables(&mut reservations, &metas);
+        let consumed: Vec<_> = plan.tables().map(|(_, file)| Arc::clone(file)).collect();
+        let installed = self.install_or_remove(&keyspace, edit, &[], &metas, &consumed);
+        self.counters.work.compactions.add(1);
+        self.forgive_dropped(&keyspace, installed)
+    }
+
+    fn merge(&self, plan: &Plan) -> Result<Vec<TableMeta>> {
+        let mut context =
+            self.job_context(self.outputs(Purpose::Compaction), plan.output_level, plan.output_tier);
+        if let Some(keyspace) = self.keyspaces.load().by_id(plan.keyspace) {
+            context.deeper = job::deeper_runs(&keyspace.peek().version, plan);
+        }
+        let output = job::run(plan, &context)?;
+        let work = &self.counters.work;
+        for tier in Tier::ALL {
+            work.compaction_read_bytes[tier.index()].add(output.stats.read_bytes[tier.index()]);
+            work.compaction_written_bytes[tier.index()].add(output.stats.written_bytes[tier.index()]);
+        }
+        Ok(output.tables.iter().map(JobTable::meta).collect())
+    }
+
+    /// Turns what was reserved into files.
+    fn account_tables(&self, reservations: &mut [Reservation], metas: &[TableMeta]) {
+        for meta in metas {
+            let name = crate::files::table_name(meta.number);
+            match reservations.iter_mut().find(|reservation| reservation.tier() == meta.tier) {
+                Some(reservation) => reservation.file_written(&name, meta.size_bytes),
+                None => self.space.file_added(meta.tier, &name, meta.size_bytes),
+            }
+        }
+    }
+
+    /// Installs; if that failed for sure, removes the new tables.
+    fn install_or_remove(
+        &self,
+        keyspace: &KeyspaceState,
+        edit: Edit,
+        flushed: &[Arc<MemTable>],
+        made: &[TableMeta],
+        consumed: &[Arc<crate::version::TableFile>],
+    ) -> Result<()> {
+        let outcome = self.install(keyspace, edit, flushed, consumed);
+        // With a doubtful manifest the tables of both outcomes stay.
+        if outcome.is_err() && self.health.fatal().is_none() {
+            for meta in made {
+                self.files.remove(meta.tier, meta.number);
+            }
+        }
+        outcome
+    }
+
+    /// Work on a dropped keyspace has nothing to answer for.
+    fn forgive_dropped(&self, keyspace: &KeyspaceState, outcome: Result<()>) -> Result<()> {
+        if keyspace.is_dropped() && self.health.fatal().is_none() { Ok(()) } else { outcome }
+    }
+
+    /// A table found corrupt is left out of further compactions; the rest goes on.
+    fn note_corrupt_input(&self, plan: &Plan, error: &Error) {
+        if error.kind() != ErrorKind::Corruption {
+            return;
+        }
+        let Some(path) = error.path() else { return };
+        for (_, file) in plan.tables() {
+            let name = crate::files::table_name(file.meta.number);
+            if path.ends_with(&name) {
+                self.health.quarantine(file.meta.number);
+            }
+        }
+    }
+
+    /// Compacts `[lower, upper)` of `keyspace` level by level into the last one.
+    ///
+    /// # Errors
+    /// The background error that keeps it from being done.
+    pub(crate) fn compact_range(
+        &self,
+        keyspace: &KeyspaceState,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
+        let failures = self.counters.work.failures.get();
+        for level in 0..LEVELS {
+            let created_before = self.file_numbers.peek();
+            self.signal.wait_for(&*self.env.executor, || {
+                if let Some(error) = self.stopped_by(keyspace, failures) {
+                    return error;
+                }
+                let mut work = self.work.lock();
+                let versions = self.versions_now();
+                let step = pick_range(
+                    &self.pick_input(&versions, &work),
+                    keyspace.id,
+                    level,
+                    (lower, upper),
+                    created_before,
+                );
+                match step {
+                    RangePick::Done => Some(Ok(())),
+                    RangePick::Busy => None,
+                    RangePick::Plan(plan) => {
+                        self.begin_compaction(&mut work, *plan);
+                        None
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What ends a wait for background work on `keyspace` early, if anything does.
+    fn stopped_by(&self, keyspace: &KeyspaceState, failures_before: u64) -> Option<Option<Result<()>>> {
+        if keyspace.is_dropped() {
+            return Some(Some(Err(dropped(keyspace))));
+        }
+        if let Err(error) = self.health.check_writable() {
+            return Some(Some(Err(error)));
+        }
+        if self.counters.work.failures.get() > failures_before {
+            return self.health.background_error().map(|error| Some(Err(error)));
+        }
+        None
+    }
+}
+
+impl KeyspaceState {
+    /// The oldest WAL file still needed once `imms`, the oldest sealed memtables, are in tables.
+    fn wal_number_after(&self, imms: &[Arc<MemTable>]) -> u64 {
+        let view = self.peek();
+        let remaining = view.imms.iter().filter(|imm| !imms.iter().any(|gone| gone.id() == imm.id()));
+        remaining.last().unwrap_or(&view.mem).wal_number()
+    }
+}
+
+/// Makes the tables of a job inside the store.
+struct StoreOutputs {
+    files: Arc<Files>,
+    numbers: Arc<FileNumbers>,
+    purpose: Purpose,
+}
+
+impl Outputs for StoreOutputs {
+    fn create(&self, tier: Tier) -> Result<NewTable> {
+        let number = self.numbers.next();
+        let (path, file) = self.files.create(tier, number, self.purpose)?;
+        Ok(NewTable { number, path, file })
+    }
+
+    fn sync_dir(&self, tier: Tier) -> Result<()> {
+        self.files.tier(tier)?.sync_dir()
+    }
+
+    fn remove(&self, tier: Tier, number: u64) {
+        self.files.remove(tier, number);
+    }
+}

@@ -1,0 +1,100 @@
+//! Install: the only place where a new version is published.
+//!
+//! Order: files and directories are synced by the job → one manifest edit for both tiers, synced → views replaced →
+//! inputs marked obsolete, so that their files go when the last reader lets go (RELIABILITY M1, M2, M4). If the
+//! manifest's sync fails, the outcome is unknown: the files of both outcomes stay and the store takes no more
+//! writes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kelvin_base::{Error, Result};
+
+use crate::db::engine::Engine;
+use crate::memory::MemoryPart;
+use crate::memtable::MemTable;
+use crate::version::{Edit, TableFile, Version, VersionSet};
+use crate::view::{KeyspaceState, View};
+
+impl Engine {
+    /// Makes `edit` durable and publishes the version of `keyspace` that follows. `flushed` memtables leave its view;
+    /// `consumed` tables are deleted once nobody reads them.
+    ///
+    /// # Errors
+    /// The manifest's. What the edit names must then be kept if [`crate::health::Health::fatal`] says so.
+    pub(crate) fn install(
+        &self,
+        keyspace: &KeyspaceState,
+        mut edit: Edit,
+        flushed: &[Arc<MemTable>],
+        consumed: &[Arc<TableFile>],
+    ) -> Result<()> {
+        let mut versions = self.versions.lock();
+        if keyspace.is_dropped() {
+            return Err(dropped(keyspace));
+        }
+        edit.set_last_sequence(self.publisher.visible());
+        let installed = versions.log_and_apply(&edit);
+        let changed = installed.inspect_err(|error| self.manifest_failed(&versions, error))?;
+        let gone: BTreeSet<u64> = flushed.iter().map(|mem| mem.id()).collect();
+        for version in changed.into_iter().filter(|version| version.keyspace == keyspace.id) {
+            keyspace.change_view(|view| View {
+                mem: Arc::clone(&view.mem),
+                imms: view.imms.iter().filter(|imm| !gone.contains(&imm.id())).map(Arc::clone).collect(),
+                version,
+            });
+        }
+        for file in consumed {
+            file.mark_obsolete();
+        }
+        drop(versions);
+        self.refresh_memory();
+        Ok(())
+    }
+
+    /// After a failure of unknown outcome nothing may be written any more (RELIABILITY M4).
+    fn manifest_failed(&self, versions: &VersionSet, error: &Error) {
+        if versions.is_doubtful() {
+            self.health.stop_writes(error);
+        }
+    }
+
+    /// Counts what is in memory anew, and gives the block cache what is left.
+    pub(crate) fn refresh_memory(&self) {
+        let keyspaces = self.keyspaces.load();
+        let memtables = |one: &Arc<KeyspaceState>| {
+            let view = one.peek();
+            view.memtables().map(|mem| mem.reserved_bytes()).sum::<u64>()
+        };
+        self.files.memory.set(MemoryPart::Memtables, keyspaces.iter().map(memtables).sum());
+        self.files.share_memory();
+    }
+
+    pub(crate) fn install_new_keyspace(&self, edit: &Edit, id: u32) -> Result<Arc<Version>> {
+        let mut versions = self.versions.lock();
+        let changed = versions.log_and_apply(edit);
+        let changed = changed.inspect_err(|error| self.manifest_failed(&versions, error))?;
+        changed
+            .into_iter()
+            .find(|version| version.keyspace == id)
+            .ok_or_else(|| Error::invalid(format!("the manifest has no keyspace {id} after its creation")))
+    }
+
+    pub(crate) fn install_dropped_keyspace(&self, edit: &Edit, state: &KeyspaceState) -> Result<()> {
+        let mut versions = self.versions.lock();
+        let changed = versions.log_and_apply(edit);
+        changed.inspect_err(|error| self.manifest_failed(&versions, error))?;
+        state.mark_dropped();
+        for level in &state.peek().version.levels {
+            for file in &level.tables {
+                file.mark_obsolete();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A keyspace's background work ends with this once the keyspace is dropped.
+pub(crate) fn dropped(keyspace: &KeyspaceState) -> Error {
+    Error::invalid(format!("the keyspace {:?} was dropped", keyspace.name))
+}

@@ -1,0 +1,389 @@
+//! Opens a store: lock, identity, manifest, orphans, WAL; or makes a new one.
+//!
+//! Order matters: nothing is written before the lock is held and the slow tier is known to be the right one; a table no
+//! version names is removed only after the manifest was read whole; WAL files are read, not removed, until tables
+//! hold what they hold. Tests: `db/tests`, the crash test.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use arc_swap::ArcSwap;
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Signal, SystemClock, ThreadPool, Tier};
+use kelvin_storage::FileLock;
+use kelvin_storage::os::OsStorage;
+use parking_lot::Mutex;
+
+use crate::batch::BatchOps;
+use crate::compaction::pick::PickConfig;
+use crate::db::DEFAULT_KEYSPACE;
+use crate::db::engine::Engine;
+use crate::db::keyspaces::Keyspaces;
+use crate::files::{Files, table_number};
+use crate::health::Health;
+use crate::memory::MemoryBudget;
+use crate::memtable::MemTable;
+use crate::options::{Config, Env, Options};
+use crate::schedule::Work;
+use crate::snapshot::Snapshots;
+use crate::space::Space;
+use crate::stats::Counters;
+use crate::tiers::{StoreId, TierHandle, identity};
+use crate::version::{CURRENT, Edit, TableOpener, VersionSet};
+use crate::view::{KeyspaceState, View};
+use crate::wal::{LogFiles, replay};
+use crate::write::insert;
+use crate::write::log::Log;
+use crate::write::publish::Publisher;
+use crate::write::stall::Gauge;
+
+/// The lock file's name, in either tier's directory.
+const LOCK: &str = "LOCK";
+/// WAL files kept to be overwritten.
+const RECYCLED_LOGS_MAX: usize = 2;
+
+/// Opens the store that `options` name, making it if there is none.
+///
+/// # Errors
+/// See [`crate::db::Db::open`].
+pub fn open(options: Options) -> Result<Arc<Engine>> {
+    let config = options.derive()?;
+    let env = options.env.map_or_else(|| system_env(&config), Ok)?;
+    let tiers = tier_handles(&config, &env);
+    let locks = lock(&tiers)?;
+    let signal = Arc::new(Signal::new());
+    let space = Space::from_config(&config, tiers.clone(), Arc::clone(&env.clock));
+    let memory = MemoryBudget::new(&config);
+    let files = Arc::new(Files::new(
+        tiers,
+        &config,
+        memory,
+        space.clone(),
+        Arc::clone(&env.executor),
+        Arc::clone(&signal),
+    ));
+    let versions = recover_versions(&config, &env, &files)?;
+    remove_orphans(&files, &versions)?;
+    for handle in files.present() {
+        space.account_directory(handle.tier())?;
+    }
+    let fast = files.tier(Tier::Fast)?;
+    let wals =
+        LogFiles::open(Arc::clone(fast.storage()), fast.dir(), config.memtable_bytes, RECYCLED_LOGS_MAX)?;
+    let engine = assemble(Parts { config, env, files, space, versions, wals, signal, locks })?;
+    engine.clone().start()?;
+    Ok(engine)
+}
+
+/// The operating system's files, clock and threads.
+pub(crate) fn system_env(config: &Config) -> Result<Env> {
+    let threads = ThreadPool::new(config.flushes_max, config.compactions_max, config.read_threads)
+        .map_err(|source| Error::io("starting background threads", &config.dir, source))?;
+    let storage = Arc::new(OsStorage::new());
+    Ok(Env {
+        fast: Arc::clone(&storage) as _,
+        slow: storage,
+        clock: Arc::new(SystemClock::new()),
+        executor: Arc::new(threads),
+        seed: config.seed.unwrap_or_default(),
+    })
+}
+
+pub(crate) fn tier_handles(config: &Config, env: &Env) -> [Option<TierHandle>; 2] {
+    let handle = |tier, dir: &Path, storage| TierHandle::new(tier, dir, storage, Arc::clone(&env.clock));
+    [
+        Some(handle(Tier::Fast, &config.dir, Arc::clone(&env.fast))),
+        config.slow_dir.as_ref().map(|dir| handle(Tier::Slow, dir, Arc::clone(&env.slow))),
+    ]
+}
+
+/// Makes the fast directory and takes the store's lock.
+fn lock(tiers: &[Option<TierHandle>; 2]) -> Result<Vec<Box<dyn FileLock>>> {
+    let Some(fast) = &tiers[Tier::Fast.index()] else { return Ok(Vec::new()) };
+    fast.create_dir_all()?;
+    Ok(vec![fast.lock(LOCK)?])
+}
+
+/// Reads the manifest, or makes a new store; with a slow tier, checks and raises its identity.
+fn recover_versions(config: &Config, env: &Env, files: &Arc<Files>) -> Result<VersionSet> {
+    let fast = files.tier(Tier::Fast)?;
+    let opener = Arc::clone(files) as Arc<dyn TableOpener>;
+    let (storage, dir, tiered) = (Arc::clone(fast.storage()), fast.dir(), config.is_tiered());
+    let recorded = crate::version::read_recorded(&*storage, dir)?;
+    let Some(recorded) = recorded else {
+        return create(config, env, files, opener);
+    };
+    let has_slow_tables = recorded.has_tables_on(Tier::Slow);
+    match &files.tiers[Tier::Slow.index()] {
+        Some(slow) if has_slow_tables || slow.exists(identity::FILE_NAME)? => {
+            identity::check(slow, dir, recorded.store)?;
+        }
+        // A store whose records all lie on the fast tier is given a slow one.
+        Some(slow) => identity::claim(slow, recorded.store)?,
+        None if has_slow_tables => {
+            return Err(Error::invalid("the store has records on a slow tier, and none was given")
+                .file(dir)
+                .advice("give the directory of its slow tier; nothing was changed and nothing is lost"));
+        }
+        None => {}
+    }
+    let mut versions = VersionSet::recover(storage, dir, opener, tiered)?.ok_or_else(|| {
+        Error::new(ErrorKind::Io, "the manifest vanished while the store was opened").file(dir)
+    })?;
+    if let Some(slow) = &files.tiers[Tier::Slow.index()] {
+        let raised = versions.store().raised();
+        identity::raise(slow, raised)?;
+        versions.log_and_apply(&Edit { store: Some(raised), ..Edit::default() })?;
+        identity::settle(slow, raised)?;
+    }
+    Ok(versions)
+}
+
+fn create(
+    config: &Config,
+    env: &Env,
+    files: &Arc<Files>,
+    opener: Arc<dyn TableOpener>,
+) -> Result<VersionSet> {
+    let fast = files.tier(Tier::Fast)?;
+    refuse_foreign(fast)?;
+    let id = StoreId::generate(env.seed, env.clock.unix_millis(), fast.dir());
+    let slow = files.tiers[Tier::Slow.index()].as_ref();
+    if let Some(slow) = slow {
+        identity::claim(slow, id)?;
+    }
+    let mut first = Edit { store: Some(id), ..Edit::default() };
+    first.create_keyspace(0, DEFAULT_KEYSPACE, 0);
+    let versions =
+        VersionSet::create(Arc::clone(fast.storage()), fast.dir(), opener, config.is_tiered(), &first)?;
+    if let Some(slow) = slow {
+        identity::settle(slow, id)?;
+    }
+    Ok(versions)
+}
+
+/// A new store is not made among the files of something else.
+fn refuse_foreign(fast: &TierHandle) -> Result<()> {
+    let ours = |name: &str| {
+        name == LOCK || name == "lost+found" || name.ends_with(".manifest") || name.ends_with(".tmp")
+    };
+    for path in fast.list()? {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.ends_with(".tbl") || name.ends_with(".wal") {
+            return Err(Error::new(ErrorKind::Corruption, format!("the directory holds {name} but no {CURRENT} file"))
+                .file(fast.dir())
+                .advice(
+                    "the file that names the manifest is gone: put it back, or restore the directory; nothing was changed",
+                ));
+        }
+        if !ours(&name) {
+            return Err(Error::invalid(format!("the directory holds {name}, which is not Kelvin's"))
+                .file(fast.dir())
+                .advice("give an empty directory for a new store; nothing was changed"));
+        }
+    }
+    Ok(())
+}
+
+/// Removes tables that no version names: jobs that a crash cut short made them.
+fn remove_orphans(files: &Files, versions: &VersionSet) -> Result<()> {
+    let live = versions.live_tables();
+    for handle in files.present() {
+        for path in handle.list()? {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if let Some(number) = table_number(&name) {
+                versions.file_numbers().seen(number);
+                if !live.contains(&(handle.tier(), number)) {
+                    handle.remove_if_there(&name)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Parts {
+    config: Config,
+    env: Env,
+    files: Arc<Files>,
+    space: Space,
+    versions: VersionSet,
+    wals: LogFiles,
+    signal: Arc<Signal>,
+    locks: Vec<Box<dyn FileLock>>,
+}
+
+/// Replays the WAL into memtables and puts the engine together.
+fn assemble(parts: Parts) -> Result<Arc<Engine>> {
+    let Parts { config, env, files, space, versions, wals, signal, locks } = parts;
+    let numbers = wals.numbers();
+    for &number in &numbers {
+        versions.file_numbers().seen(number);
+    }
+    let recovered = replay_logs(&config, &files, &versions, &numbers)?;
+    let last = recovered.last_sequence;
+    let file_numbers = Arc::clone(versions.file_numbers());
+    let writer = wals.create(file_numbers.next())?;
+    files.tier(Tier::Fast)?.sync_dir()?;
+    let number = writer.number();
+    let mut states = Vec::new();
+    for (id, name, _, version) in versions.keyspaces() {
+        let imms = recovered.sealed(id);
+        let view = View { mem: Arc::new(MemTable::new(number, number)), imms, version: Arc::clone(version) };
+        states.push(Arc::new(KeyspaceState::new(id, name.to_string(), view)));
+    }
+    let keyspaces = Keyspaces::new(states).ok_or_else(|| {
+        Error::new(ErrorKind::Corruption, format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}"))
+            .file(&config.dir)
+    })?;
+    let next_keyspace = versions.next_keyspace();
+    let pick_config = pick_config(&config);
+    Ok(Arc::new_cyclic(|me| Engine {
+        pick_config,
+        pressure: Gauge::default(),
+        delay_owed_us: AtomicU64::new(0),
+        config,
+        env,
+        files,
+        space,
+        wals,
+        counters: Counters::default(),
+        snapshots: Arc::new(Snapshots::default()),
+        publisher: Publisher::new(last),
+        queue: crate::write::group::Queue::default(),
+        log: Mutex::new(Log::new(writer, last)),
+        closed_logs: Mutex::default(),
+        keyspaces: ArcSwap::from_pointee(keyspaces),
+        versions: Mutex::new(versions),
+        work: Mutex::new(Work::default()),
+        signal,
+        health: Health::default(),
+        file_numbers,
+        keyspace_numbers: AtomicU32::new(next_keyspace),
+        closing: Arc::default(),
+        locks: Mutex::new(locks),
+        me: me.clone(),
+    }))
+}
+
+/// How long records may stay on disk after their expiry in tables that hold mostly such, milliseconds.
+const EXPIRY_GRACE_MS: u64 = 60_000;
+
+fn pick_config(config: &Config) -> PickConfig {
+    PickConfig {
+        two_tiers: config.is_tiered(),
+        fast_usable_bytes: config.fast_levels_bytes.unwrap_or(u64::MAX),
+        memtable_bytes: config.memtable_bytes,
+        l0_trigger_files: config.level0_compact_at,
+        ratio: u64::from(config.level_ratio),
+        cold_permille: 1000,
+        table_bytes: [config.table_bytes; 2],
+        plan_bytes_max: config.table_bytes.saturating_mul(u64::from(config.level_ratio) + 2),
+        parts_max: config.compactions_max,
+        expiry_grace_ms: EXPIRY_GRACE_MS,
+    }
+}
+
+/// What the WAL held.
+struct Recovered {
+    last_sequence: Sequence,
+    /// Memtables by keyspace, oldest first.
+    memtables: BTreeMap<u32, Vec<Arc<MemTable>>>,
+}
+
+impl Recovered {
+    /// The memtables of a keyspace, newest first.
+    fn sealed(&self, keyspace: u32) -> Vec<Arc<MemTable>> {
+        self.memtables
+            .get(&keyspace)
+            .map(|all| all.iter().rev().map(Arc::clone).collect())
+            .unwrap_or_default()
+    }
+}
+
+fn replay_logs(config: &Config, files: &Files, versions: &VersionSet, numbers: &[u64]) -> Result<Recovered> {
+    let fast = files.tier(Tier::Fast)?;
+    let needed: BTreeMap<u32, u64> =
+        versions.keyspaces().map(|(id, _, wal_number, _)| (id, wal_number)).collect();
+    let least = needed.values().copied().min().unwrap_or(0);
+    let numbers: Vec<u64> = numbers.iter().copied().filter(|&number| number >= least).collect();
+    let mut recovered = Recovered { last_sequence: versions.last_sequence(), memtables: BTreeMap::new() };
+    let mut first = true;
+    let outcome = replay(&**fast.storage(), fast.dir(), &numbers, &mut |record| {
+        if std::mem::take(&mut first) && record.first_sequence > versions.last_sequence() + 1 {
+            return Err(Error::corruption(
+                &fast.path(format!("{:06}.wal", record.log)),
+                record.offset,
+                "a WAL file is missing",
+            )
+            .expected(
+                format!("records from sequence number {} on", versions.last_sequence() + 1),
+                format!("records from {} on", record.first_sequence),
+            )
+            .advice("acknowledged writes are lost unless the missing .wal file is put back"));
+        }
+        let mut sequence = record.first_sequence;
+        for op in BatchOps::new(record.batch)? {
+            let op = op?;
+            let keyspace = op.keyspace();
+            if needed.get(&keyspace).is_some_and(|&needed| record.log >= needed) {
+                let mem =
+                    recovered_memtable(&mut recovered.memtables, keyspace, record.log, config.memtable_bytes);
+                insert(mem, sequence, op);
+            }
+            sequence += 1;
+        }
+        Ok(())
+    })?;
+    recovered.last_sequence = recovered.last_sequence.max(outcome.last_sequence.unwrap_or(0));
+    Ok(recovered)
+}
+
+/// The memtable that takes the next record of `keyspace`: a new one begins with each WAL file once the last is full,
+/// so that every memtable holds whole files.
+fn recovered_memtable(
+    memtables: &mut BTreeMap<u32, Vec<Arc<MemTable>>>,
+    keyspace: u32,
+    log: u64,
+    full_bytes: u64,
+) -> &MemTable {
+    let all = memtables.entry(keyspace).or_default();
+    let begin = all.last().is_none_or(|last| last.memory_bytes() >= full_bytes && last.id() != log);
+    if begin {
+        all.push(Arc::new(MemTable::new(log, log)));
+    }
+    let last = all.len() - 1;
+    &all[last]
+}
+
+impl Engine {
+    /// Gives up WAL files that hold nothing any keyspace needs, and starts the work that is due.
+    fn start(self: Arc<Self>) -> Result<()> {
+        self.release_logs();
+        self.refresh_memory();
+        self.refresh_pressure();
+        self.schedule();
+        Ok(())
+    }
+
+    /// Gives up the WAL files whose records tables hold.
+    pub(crate) fn release_logs(&self) {
+        // Under the leader's lock, and with everything logged also inserted: an empty memtable then holds no file back.
+        let log = self.log.lock();
+        self.publisher.wait_visible(log.last_sequence);
+        let held = |one: &Arc<KeyspaceState>| {
+            let view = one.peek();
+            (!view.mem.is_empty() || !view.imms.is_empty()).then(|| view.wal_number_min())
+        };
+        let least = self.keyspaces.load().iter().filter_map(held).min().unwrap_or(u64::MAX).min(log.number());
+        // A file that cannot be removed is tried again at the next release.
+        let _tried_again_later = self.wals.release(least);
+        self.account_logs();
+    }
+
+    /// Tells the space accounts what the WAL takes.
+    pub(crate) fn account_logs(&self) {
+        self.space.file_added(Tier::Fast, "*.wal", self.wals.bytes());
+    }
+}

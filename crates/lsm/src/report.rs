@@ -1,0 +1,138 @@
+//! What people ask of an open store: where the data lies, and where a key is.
+
+use std::sync::Arc;
+
+use kelvin_base::{Result, Sequence, Tier};
+
+use crate::compaction::pick::{shares, targets};
+use crate::db::Keyspace;
+use crate::db::engine::Engine;
+use crate::read::{Moment, Source, lookup};
+
+/// One level of one keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelInfo {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Level, 0 at the top.
+    pub level: usize,
+    /// Where its tables belong.
+    pub tier: Tier,
+    /// Tables.
+    pub tables: usize,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Bytes it may hold before it is compacted; 0 for level 0, which counts tables, and for levels not in use.
+    pub target_bytes: u64,
+    /// Point entries, deletions and older versions included.
+    pub entries: u64,
+    /// Point deletions.
+    pub deletions: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// Copies of entries that live lower.
+    pub copies: u64,
+    /// Tables being compacted now.
+    pub compacting: usize,
+}
+
+/// Levels of every keyspace that hold a table, from the top.
+pub fn levels(engine: &Engine) -> Vec<LevelInfo> {
+    let versions = engine.versions_now();
+    let shares = shares(&versions, &engine.pick_config);
+    let mut infos = Vec::new();
+    for (version, share_bytes) in versions.iter().zip(shares) {
+        let targets = targets(version, share_bytes, &engine.pick_config);
+        let keyspace = engine.keyspaces.load().by_id(version.keyspace).map(|one| one.name.clone());
+        for (index, level) in version.levels.iter().enumerate().filter(|(_, level)| !level.tables.is_empty())
+        {
+            let sum = |of: fn(&crate::version::TableMeta) -> u64| {
+                level.tables.iter().map(|file| of(&file.meta)).sum()
+            };
+            infos.push(LevelInfo {
+                keyspace: keyspace.clone().unwrap_or_default(),
+                level: index,
+                tier: level.tier,
+                tables: level.tables.len(),
+                bytes: level.size_bytes(),
+                target_bytes: targets
+                    .bytes
+                    .get(index)
+                    .copied()
+                    .filter(|bytes| *bytes < u64::MAX)
+                    .unwrap_or(0),
+                entries: sum(|meta| meta.entries),
+                deletions: sum(|meta| meta.deletions),
+                range_tombstones: sum(|meta| meta.range_tombstones),
+                copies: sum(|meta| meta.copies),
+                compacting: level.tables.iter().filter(|file| file.is_being_compacted()).count(),
+            });
+        }
+    }
+    infos
+}
+
+/// Where a key is and what finding it costs now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyReport {
+    /// True if it has a value.
+    pub found: bool,
+    /// "memtable", "L3 on the slow tier", or why there is no value.
+    pub place: String,
+    /// Tier of the entry; `None` in memory or absent.
+    pub tier: Option<Tier>,
+    /// Sequence number of its newest entry.
+    pub sequence: Option<Sequence>,
+    /// Bytes of its value.
+    pub value_bytes: Option<usize>,
+    /// When it expires, Unix milliseconds.
+    pub expiry_ms: Option<u64>,
+    /// Device reads this lookup took, by tier.
+    pub reads: [u64; 2],
+    /// Tables whose range holds the key and that were asked.
+    pub tables_considered: u32,
+    /// Of these, excluded by their filter.
+    pub filter_negatives: u64,
+    /// Blocks found in memory.
+    pub cache_hits: u64,
+}
+
+/// See [`crate::db::Db::explain_key`]. The lookup is not counted in the statistics.
+///
+/// # Errors
+/// As [`Keyspace::get`].
+pub fn explain_key(keyspace: &Keyspace, key: &[u8]) -> Result<KeyReport> {
+    keyspace.check_read(key)?;
+    let view = keyspace.state.view();
+    let engine: &Arc<Engine> = &keyspace.engine;
+    let moment = Moment { at: engine.visible(), clock: &*engine.env.clock };
+    let answer = lookup(&view, key, moment)?;
+    let (place, tier) = match &answer.found {
+        None => ("nowhere: no table or memtable has an entry of it".to_string(), None),
+        Some(found) => {
+            let (place, tier) = match found.source {
+                Source::Memtable => ("memtable".to_string(), None),
+                Source::Level(level, tier) => (format!("L{level} on the {tier} tier"), Some(tier)),
+            };
+            let place = match (&found.value, found.expiry_ms) {
+                (Some(_), _) => place,
+                (None, Some(_)) => format!("expired, in {place}"),
+                (None, None) => format!("deleted, in {place}"),
+            };
+            (place, tier)
+        }
+    };
+    let found = answer.found.as_ref();
+    Ok(KeyReport {
+        found: found.is_some_and(|found| found.value.is_some()),
+        place,
+        tier,
+        sequence: found.map(|found| found.sequence),
+        value_bytes: found.and_then(|found| found.value.as_ref()).map(bytes::Bytes::len),
+        expiry_ms: found.and_then(|found| found.expiry_ms),
+        reads: [answer.io[0].reads, answer.io[1].reads],
+        tables_considered: answer.tables_considered,
+        filter_negatives: answer.io.iter().map(|io| io.filter_negatives).sum(),
+        cache_hits: answer.io.iter().map(|io| io.cache_hits).sum(),
+    })
+}

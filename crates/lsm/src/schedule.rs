@@ -1,0 +1,222 @@
+//! Decides which background work starts when, and what follows its failure.
+//!
+//! [`Engine::schedule`] is called after everything that may make work due. It starts flushes first, then compactions
+//! while threads and space last. A failed job is tried again after a delay that doubles; meanwhile other work
+//! goes on. Nothing here does I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kelvin_base::{Error, ErrorKind, Lane, Tier};
+
+use crate::compaction::pick::{PickInput, Plan, Running, pick};
+use crate::db::engine::Engine;
+use crate::space::Priority;
+use crate::version::Version;
+use crate::view::KeyspaceState;
+
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// What background work may be held up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Flushes.
+    Flush,
+    /// Compactions within the fast tier.
+    Fast,
+    /// Compactions that read or write the slow tier.
+    Slow,
+}
+
+/// Background work queued and running.
+#[derive(Default)]
+pub struct Work {
+    flushes: usize,
+    /// Compactions that run, and what new ones must keep away from.
+    pub running: Running,
+    /// Kinds that wait after a failure.
+    held: BTreeSet<Kind>,
+    /// The delay after the last failure of each kind that no success has followed.
+    delays: BTreeMap<Kind, Duration>,
+}
+
+impl Work {
+    /// True if no job is queued or running.
+    pub fn is_quiet(&self) -> bool {
+        self.flushes == 0 && self.running.is_empty()
+    }
+
+    /// Kinds of compactions that wait after a failure, as the picker takes them.
+    fn held_compactions(&self) -> [bool; 2] {
+        [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow)]
+    }
+}
+
+impl Engine {
+    /// Starts whatever background work is due.
+    pub(crate) fn schedule(&self) {
+        if self.is_closing() || self.health.fatal().is_some() {
+            return;
+        }
+        for keyspace in self.keyspaces.load().iter() {
+            self.schedule_flush(keyspace);
+        }
+        while self.schedule_compaction() {}
+    }
+
+    fn schedule_flush(&self, keyspace: &Arc<KeyspaceState>) {
+        if keyspace.peek().imms.is_empty() {
+            return;
+        }
+        let mut work = self.work.lock();
+        if work.held.contains(&Kind::Flush) || keyspace.flushing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let Some(engine) = self.me.upgrade() else { return };
+        work.flushes += 1;
+        drop(work);
+        let keyspace = Arc::clone(keyspace);
+        self.env.executor.spawn(
+            Lane::Flush,
+            Box::new(move || {
+                let outcome = engine.guarded(|| engine.flush_sealed(&keyspace));
+                keyspace.flushing.store(false, Ordering::Release);
+                engine.work.lock().flushes -= 1;
+                engine.ended(Kind::Flush, outcome);
+            }),
+        );
+    }
+
+    /// Starts one compaction if one is due and can run; true if it did.
+    fn schedule_compaction(&self) -> bool {
+        let mut work = self.work.lock();
+        if work.running.len() >= self.config.compactions_max {
+            return false;
+        }
+        let versions = self.versions_now();
+        let Some(plan) = pick(&self.pick_input(&versions, &work)) else { return false };
+        self.begin_compaction(&mut work, plan)
+    }
+
+    /// The versions of all keyspaces.
+    pub(crate) fn versions_now(&self) -> Vec<Arc<Version>> {
+        self.keyspaces.load().iter().map(|one| Arc::clone(&one.peek().version)).collect()
+    }
+
+    /// What a choice of compaction depends on.
+    pub(crate) fn pick_input<'a>(&'a self, versions: &'a [Arc<Version>], work: &'a Work) -> PickInput<'a> {
+        let free = |tier| self.space.available(tier, Priority::Essential).unwrap_or(u64::MAX);
+        PickInput {
+            versions,
+            config: &self.pick_config,
+            running: &work.running,
+            now_ms: self.env.clock.unix_millis(),
+            oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.publisher.visible()),
+            free_bytes: [free(Tier::Fast), free(Tier::Slow)],
+            held: work.held_compactions(),
+        }
+    }
+
+    /// Claims what `plan` needs and queues it; false if the space is gone meanwhile or a table is damaged.
+    pub(crate) fn begin_compaction(&self, work: &mut Work, plan: Plan) -> bool {
+        let Some(engine) = self.me.upgrade() else { return false };
+        let quarantined = self.health.quarantined();
+        if plan.tables().any(|(_, file)| quarantined.contains(&file.meta.number)) {
+            return false;
+        }
+        let mut reservations = Vec::new();
+        for tier in Tier::ALL {
+            let bytes = plan.space_bytes[tier.index()];
+            if bytes > 0 {
+                match self.space.reserve(tier, bytes, Priority::Essential) {
+                    Ok(reservation) => reservations.push(reservation),
+                    Err(_) => return false,
+                }
+            }
+        }
+        work.running.begin(&plan);
+        let kind = if plan.touches(Tier::Slow) { Kind::Slow } else { Kind::Fast };
+        self.env.executor.spawn(
+            Lane::Compaction,
+            Box::new(move || {
+                let outcome = engine.guarded(|| engine.compact(&plan, reservations));
+                engine.work.lock().running.end(&plan);
+                engine.ended(kind, outcome);
+            }),
+        );
+        true
+    }
+
+    /// Runs a job; a panic in it is a defect of ours, which must not take the store's waiters with it.
+    fn guarded(&self, job: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_else(|_| {
+            let error =
+                Error::new(ErrorKind::ReadOnly, "a background job met a defect in Kelvin and was ended")
+                    .advice("nothing acknowledged is lost; please report this with the program's output");
+            self.health.stop_writes(&error);
+            Err(error)
+        })
+    }
+
+    /// What follows the end of a background job.
+    pub(crate) fn ended(&self, kind: Kind, outcome: Result<(), Error>) {
+        match outcome {
+            Ok(()) => {
+                let mut work = self.work.lock();
+                let recovered = work.delays.remove(&kind).is_some() && work.delays.is_empty();
+                drop(work);
+                if recovered {
+                    self.health.note_background(None);
+                }
+            }
+            Err(_) if self.is_closing() => {}
+            Err(error) => self.failed(kind, &error),
+        }
+        self.refresh_pressure();
+        self.signal.raise();
+        self.schedule();
+    }
+
+    fn failed(&self, kind: Kind, error: &Error) {
+        self.health.note_background(Some(error));
+        self.counters.work.failures.add(1);
+        let mut work = self.work.lock();
+        let delay = work.delays.get(&kind).map_or(RETRY_FIRST, |last| (*last * 2).min(RETRY_MAX));
+        work.delays.insert(kind, delay);
+        work.held.insert(kind);
+        drop(work);
+        if error.kind() == ErrorKind::ReadOnly {
+            return;
+        }
+        let engine = self.me.clone();
+        self.env.executor.spawn_after(
+            delay,
+            Lane::Housekeeping,
+            Box::new(move || {
+                if let Some(engine) = engine.upgrade() {
+                    engine.try_again(kind);
+                }
+            }),
+        );
+    }
+
+    fn try_again(&self, kind: Kind) {
+        self.work.lock().held.remove(&kind);
+        self.schedule();
+        self.signal.raise();
+    }
+
+    /// True if nothing is queued, running or due.
+    pub(crate) fn is_idle(&self) -> bool {
+        let work = self.work.lock();
+        let sealed = self.keyspaces.load().iter().any(|one| !one.peek().imms.is_empty());
+        if !work.is_quiet() || sealed && !work.held.contains(&Kind::Flush) {
+            return false;
+        }
+        let versions = self.versions_now();
+        pick(&self.pick_input(&versions, &work)).is_none()
+    }
+}

@@ -1,0 +1,342 @@
+//! What the store counts while it runs, and the snapshot of it that users see.
+//!
+//! Counters are relaxed atomics of this store alone (no process-wide registry). [`Stats`] is a plain struct; its
+//! fields are listed once, in [`Stats::rows`], for the command line, JSON and metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kelvin_base::Tier;
+
+use crate::db::engine::Engine;
+use crate::memory::MemoryPart;
+use crate::tiers::IoCount;
+use crate::write::stall::{Pressure, Reason};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `amount`.
+    pub fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// The sum so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Levels counted one by one; deeper ones are counted as the last.
+pub const LEVELS_COUNTED: usize = 12;
+
+/// Point lookups.
+#[derive(Debug, Default)]
+pub struct ReadCounters {
+    /// Lookups answered by a memtable.
+    pub memtable: Counter,
+    levels: [Counter; LEVELS_COUNTED],
+    /// Lookups of keys without any entry.
+    pub absent: Counter,
+    /// Lookups that read the slow tier.
+    pub slow_touched: Counter,
+    /// Device reads by tier.
+    pub ios: [Counter; 2],
+    /// Bytes read by tier.
+    pub bytes: [Counter; 2],
+    /// Blocks served from memory.
+    pub cache_hits: Counter,
+}
+
+impl ReadCounters {
+    /// Lookups answered by a table of `level`.
+    #[must_use]
+    pub fn level(&self, level: usize) -> &Counter {
+        &self.levels[level.min(LEVELS_COUNTED - 1)]
+    }
+}
+
+/// Background work.
+#[derive(Debug, Default)]
+pub struct WorkCounters {
+    /// Flushes done.
+    pub flushes: Counter,
+    /// Bytes of tables written by flushes.
+    pub flushed_bytes: Counter,
+    /// Compactions done, trivial moves not counted.
+    pub compactions: Counter,
+    /// Tables moved to another level without being read.
+    pub trivial_moves: Counter,
+    /// Bytes read by compactions, by tier.
+    pub compaction_read_bytes: [Counter; 2],
+    /// Bytes written by compactions, by tier.
+    pub compaction_written_bytes: [Counter; 2],
+    /// Background jobs that failed.
+    pub failures: Counter,
+}
+
+/// Writes.
+#[derive(Debug, Default)]
+pub struct WriteCounters {
+    /// Operations committed.
+    pub operations: Counter,
+    /// Groups committed (one WAL write each).
+    pub groups: Counter,
+    /// Bytes of batches committed.
+    pub bytes: Counter,
+    /// WAL syncs.
+    pub syncs: Counter,
+    /// Microseconds writers were delayed, by reason.
+    pub delayed_us: [Counter; Reason::ALL.len()],
+    /// Microseconds writers were stopped, by reason.
+    pub stopped_us: [Counter; Reason::ALL.len()],
+    /// Transactions that met a conflict.
+    pub conflicts: Counter,
+}
+
+/// Everything counted.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Point lookups.
+    pub reads: ReadCounters,
+    /// Iterators opened.
+    pub iterators: Counter,
+    /// Device reads of iterators, by tier.
+    pub scan_ios: [Counter; 2],
+    /// Bytes read by iterators, by tier.
+    pub scan_bytes: [Counter; 2],
+    /// Writes.
+    pub writes: WriteCounters,
+    /// Background work.
+    pub work: WorkCounters,
+}
+
+/// What [`crate::db::Db::stats`] answers. Bytes, microseconds and counts since the store was opened, unless said
+/// otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Point lookups.
+    pub gets: u64,
+    /// Of these, answered by a memtable.
+    pub gets_memtable: u64,
+    /// Of these, answered by each level.
+    pub gets_level: Vec<u64>,
+    /// Of these, without any entry.
+    pub gets_absent: u64,
+    /// Of these, answered without reading the slow tier.
+    pub gets_fast: u64,
+    /// Of these, that read the slow tier.
+    pub gets_slow: u64,
+    /// Device reads of lookups and iterators, by tier (fast, slow).
+    pub read_ios: [u64; 2],
+    /// Bytes of these.
+    pub read_bytes: [u64; 2],
+    /// Blocks served from the block cache.
+    pub cache_hits: u64,
+    /// Blocks not in the block cache.
+    pub cache_misses: u64,
+    /// Iterators opened.
+    pub iterators: u64,
+    /// Operations committed.
+    pub writes: u64,
+    /// Groups they were committed in.
+    pub write_groups: u64,
+    /// Bytes of their batches.
+    pub write_bytes: u64,
+    /// WAL syncs.
+    pub wal_syncs: u64,
+    /// Transactions that met a conflict.
+    pub conflicts: u64,
+    /// Microseconds writers were delayed, by reason.
+    pub delayed_us: Vec<(&'static str, u64)>,
+    /// Microseconds writers were stopped, by reason.
+    pub stopped_us: Vec<(&'static str, u64)>,
+    /// What slows or stops writers now: "none", "delayed: REASON" or "stopped: REASON".
+    pub pressure: String,
+    /// Flushes done.
+    pub flushes: u64,
+    /// Bytes they wrote.
+    pub flushed_bytes: u64,
+    /// Compactions done.
+    pub compactions: u64,
+    /// Tables moved without being read.
+    pub trivial_moves: u64,
+    /// Bytes read by compactions, by tier.
+    pub compaction_read_bytes: [u64; 2],
+    /// Bytes written by compactions, by tier.
+    pub compaction_written_bytes: [u64; 2],
+    /// Background jobs that failed.
+    pub background_failures: u64,
+    /// The error that stops background work or writes, if one does.
+    pub background_error: Option<String>,
+    /// Bytes all files take now, by tier.
+    pub used_bytes: [u64; 2],
+    /// The most they took, by tier.
+    pub used_bytes_max: [u64; 2],
+    /// The capacities, by tier; `None` for as much as the disk has.
+    pub capacity_bytes: [Option<u64>; 2],
+    /// Bytes read from and written to each tier's device, all purposes.
+    pub device_read_bytes: [u64; 2],
+    /// See `device_read_bytes`.
+    pub device_written_bytes: [u64; 2],
+    /// Device reads, all purposes.
+    pub device_reads: [u64; 2],
+    /// Memory by part, bytes.
+    pub memory: Vec<(&'static str, u64)>,
+    /// Live snapshots.
+    pub snapshots: u64,
+    /// Last visible sequence number.
+    pub sequence: u64,
+    /// Entries in tables and memtables, deletions and older versions included.
+    pub entries: u64,
+    /// WAL bytes on disk now.
+    pub wal_bytes: u64,
+}
+
+impl Engine {
+    /// What was counted, and the sizes of now.
+    pub(crate) fn stats(&self) -> Stats {
+        let (reads, writes, work) = (&self.counters.reads, &self.counters.writes, &self.counters.work);
+        let keyspaces = self.keyspaces.load();
+        let versions = self.versions_now();
+        let deepest = versions.iter().filter_map(|version| version.deepest()).max().unwrap_or(0);
+        let gets_level: Vec<u64> = (0..=deepest).map(|level| reads.level(level).get()).collect();
+        let gets = reads.memtable.get() + reads.absent.get() + gets_level.iter().sum::<u64>();
+        let slow = reads.slow_touched.get();
+        let both = |of: &dyn Fn(Tier) -> u64| Tier::ALL.map(of);
+        let pair = |of: &[Counter; 2]| [of[0].get(), of[1].get()];
+        let device = |of: fn(IoCount) -> u64| {
+            both(&|tier| self.files.tier(tier).map_or(0, |handle| of(handle.io_stats().total())))
+        };
+        let table_entries: u64 = versions
+            .iter()
+            .flat_map(|version| version.tables().map(|(_, file)| file.meta.entries).collect::<Vec<_>>())
+            .sum();
+        let in_memory: u64 =
+            keyspaces.iter().map(|one| one.peek().memtables().map(|mem| mem.entries()).sum::<u64>()).sum();
+        self.refresh_memory();
+        Stats {
+            gets,
+            gets_memtable: reads.memtable.get(),
+            gets_level,
+            gets_absent: reads.absent.get(),
+            gets_fast: gets.saturating_sub(slow),
+            gets_slow: slow,
+            read_ios: both(&|tier| {
+                reads.ios[tier.index()].get() + self.counters.scan_ios[tier.index()].get()
+            }),
+            read_bytes: both(&|tier| {
+                reads.bytes[tier.index()].get() + self.counters.scan_bytes[tier.index()].get()
+            }),
+            cache_hits: reads.cache_hits.get(),
+            cache_misses: reads.ios.iter().chain(&self.counters.scan_ios).map(Counter::get).sum(),
+            iterators: self.counters.iterators.get(),
+            writes: writes.operations.get(),
+            write_groups: writes.groups.get(),
+            write_bytes: writes.bytes.get(),
+            wal_syncs: writes.syncs.get(),
+            conflicts: writes.conflicts.get(),
+            delayed_us: by_reason(&writes.delayed_us),
+            stopped_us: by_reason(&writes.stopped_us),
+            pressure: match self.pressure_now() {
+                Pressure::None => "none".to_string(),
+                Pressure::Delay { reason, .. } => format!("delayed: {}", reason.name()),
+                Pressure::Stop(reason) => format!("stopped: {}", reason.name()),
+            },
+            flushes: work.flushes.get(),
+            flushed_bytes: work.flushed_bytes.get(),
+            compactions: work.compactions.get(),
+            trivial_moves: work.trivial_moves.get(),
+            compaction_read_bytes: pair(&work.compaction_read_bytes),
+            compaction_written_bytes: pair(&work.compaction_written_bytes),
+            background_failures: work.failures.get(),
+            background_error: self
+                .health
+                .fatal()
+                .or_else(|| self.health.background_error())
+                .map(|e| e.to_string()),
+            used_bytes: both(&|tier| self.space.used(tier)),
+            used_bytes_max: both(&|tier| self.space.stats(tier).used_max_bytes),
+            capacity_bytes: Tier::ALL.map(|tier| self.space.capacity(tier)),
+            device_read_bytes: device(|count| count.read_bytes),
+            device_written_bytes: device(|count| count.written_bytes),
+            device_reads: device(|count| count.reads),
+            memory: MemoryPart::ALL.iter().map(|&part| (part.name(), self.files.memory.used(part))).collect(),
+            snapshots: self.snapshots.count() as u64,
+            sequence: self.visible(),
+            entries: table_entries + in_memory,
+            wal_bytes: self.wals.bytes(),
+        }
+    }
+}
+
+fn by_reason(counters: &[Counter; Reason::ALL.len()]) -> Vec<(&'static str, u64)> {
+    Reason::ALL.iter().zip(counters).map(|(reason, counter)| (reason.name(), counter.get())).collect()
+}
+
+impl Stats {
+    /// Fast-tier hit rate of lookups, 0 to 1; `None` before the first.
+    #[must_use]
+    pub fn fast_hit_rate(&self) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        (self.gets > 0).then(|| self.gets_fast as f64 / self.gets as f64)
+    }
+
+    /// Every number with its name, in the order of printing. Lists are spelt out, names joined by a dot.
+    #[must_use]
+    pub fn rows(&self) -> Vec<(String, u64)> {
+        let mut rows: Vec<(String, u64)> = Vec::new();
+        let mut put = |name: &str, value: u64| rows.push((name.to_string(), value));
+        put("gets", self.gets);
+        put("gets_memtable", self.gets_memtable);
+        for (level, gets) in self.gets_level.iter().enumerate() {
+            put(&format!("gets_level.{level}"), *gets);
+        }
+        put("gets_absent", self.gets_absent);
+        put("gets_fast", self.gets_fast);
+        put("gets_slow", self.gets_slow);
+        put("cache_hits", self.cache_hits);
+        put("cache_misses", self.cache_misses);
+        put("iterators", self.iterators);
+        put("writes", self.writes);
+        put("write_groups", self.write_groups);
+        put("write_bytes", self.write_bytes);
+        put("wal_syncs", self.wal_syncs);
+        put("wal_bytes", self.wal_bytes);
+        put("conflicts", self.conflicts);
+        put("flushes", self.flushes);
+        put("flushed_bytes", self.flushed_bytes);
+        put("compactions", self.compactions);
+        put("trivial_moves", self.trivial_moves);
+        put("background_failures", self.background_failures);
+        put("snapshots", self.snapshots);
+        put("sequence", self.sequence);
+        put("entries", self.entries);
+        for (list, values) in [
+            ("delayed_us", &self.delayed_us),
+            ("stopped_us", &self.stopped_us),
+            ("memory_bytes", &self.memory),
+        ] {
+            for (name, value) in values {
+                put(&format!("{list}.{name}"), *value);
+            }
+        }
+        for (name, tiers) in [
+            ("read_ios", self.read_ios),
+            ("read_bytes", self.read_bytes),
+            ("compaction_read_bytes", self.compaction_read_bytes),
+            ("compaction_written_bytes", self.compaction_written_bytes),
+            ("device_reads", self.device_reads),
+            ("device_read_bytes", self.device_read_bytes),
+            ("device_written_bytes", self.device_written_bytes),
+            ("used_bytes", self.used_bytes),
+            ("used_bytes_max", self.used_bytes_max),
+        ] {
+            put(&format!("{name}.fast"), tiers[0]);
+            put(&format!("{name}.slow"), tiers[1]);
+        }
+        rows
+    }
+}

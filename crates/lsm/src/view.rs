@@ -1,0 +1,93 @@
+//! What a reader pins: a keyspace's memtables and its version (DESIGN section 1; RocksDB: superversion).
+//!
+//! Invariants
+//! - V1 Every entry of `mem` is at least as new as any of the same key in `imms`, those newest first, and every
+//!   one of `imms` at least as new as any in the version.
+//! - V2 A view is loaded with one atomic load and never changes; it is replaced whole, under the keyspace's
+//!   change lock, after the manifest is durable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+
+use crate::memtable::MemTable;
+use crate::version::Version;
+
+/// Memtables and version of one keyspace at one moment.
+#[derive(Clone)]
+pub struct View {
+    /// Takes the writes.
+    pub mem: Arc<MemTable>,
+    /// Sealed memtables, newest first.
+    pub imms: Vec<Arc<MemTable>>,
+    /// The tables.
+    pub version: Arc<Version>,
+}
+
+impl View {
+    /// Memtables, newest first.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
+        std::iter::once(&self.mem).chain(&self.imms)
+    }
+
+    /// The oldest WAL that holds a write of this keyspace that is in no table yet.
+    pub fn wal_number_min(&self) -> u64 {
+        self.imms.last().unwrap_or(&self.mem).wal_number()
+    }
+}
+
+/// A keyspace while the store is open.
+pub struct KeyspaceState {
+    /// Its number in WAL and manifest.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    view: ArcSwap<View>,
+    change: Mutex<()>,
+    /// A flush job is queued or runs.
+    pub flushing: AtomicBool,
+    dropped: AtomicBool,
+}
+
+impl KeyspaceState {
+    /// A keyspace that begins with `view`.
+    pub fn new(id: u32, name: String, view: View) -> Self {
+        Self {
+            id,
+            name,
+            view: ArcSwap::from_pointee(view),
+            change: Mutex::new(()),
+            flushing: AtomicBool::new(false),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// The view of now, for a short look.
+    pub fn peek(&self) -> Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// The view of now, to keep.
+    pub fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Replaces the view by what `change` makes of it. Changes of one keyspace exclude each other.
+    pub fn change_view(&self, change: impl FnOnce(&View) -> View) {
+        let _one_at_a_time = self.change.lock();
+        let next = change(&self.view.load());
+        self.view.store(Arc::new(next));
+    }
+
+    /// The keyspace was dropped: handles to it answer errors.
+    pub fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// True once dropped.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,131 @@
+//! What a writer waits for before it joins the queue: see [`super::stall`] for the rule.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kelvin_base::{Error, ErrorKind, Result, Tier};
+
+use super::stall::{Debt, Pressure, Reason, pressure};
+use crate::compaction::pick;
+use crate::db::engine::Engine;
+use crate::space::Priority;
+
+/// A delay is paid once so much is owed.
+const DELAY_PAID_US: u64 = 1_000;
+/// The longest single delay: what is owed beyond it is forgiven, since a stop follows if need be.
+const DELAY_US_MAX: u64 = 20_000;
+
+impl Engine {
+    /// Waits until a write of `bytes` may go on.
+    ///
+    /// # Errors
+    /// What keeps background work from making room, if nothing will.
+    pub(crate) fn wait_for_room(&self, bytes: usize) -> Result<()> {
+        let mut pressure = self.pressure_now();
+        if let Pressure::Delay { us_per_kib, reason } = pressure {
+            self.pay_delay(us_per_kib.saturating_mul(bytes as u64) / 1024, reason);
+        }
+        while let Pressure::Stop(reason) = pressure {
+            self.wait_stopped(reason)?;
+            pressure = self.pressure_now();
+        }
+        Ok(())
+    }
+
+    /// Owes `us` more, and pays once it is worth a sleep: systems sleep no shorter than some 50 µs.
+    fn pay_delay(&self, us: u64, reason: Reason) {
+        let owed = self.delay_owed_us.fetch_add(us, Ordering::Relaxed) + us;
+        if owed < DELAY_PAID_US {
+            return;
+        }
+        let paid = self.delay_owed_us.swap(0, Ordering::Relaxed).min(DELAY_US_MAX);
+        self.counters.writes.delayed_us[reason as usize].add(paid);
+        self.env.clock.sleep(Duration::from_micros(paid));
+    }
+
+    fn wait_stopped(&self, reason: Reason) -> Result<()> {
+        let start = self.env.clock.now();
+        self.schedule();
+        let outcome = self.signal.wait_for(&*self.env.executor, || {
+            if !matches!(self.pressure_now(), Pressure::Stop(_)) {
+                return Some(Ok(()));
+            }
+            self.why_stuck().map(Err)
+        });
+        let us = u64::try_from((self.env.clock.now() - start).as_micros()).unwrap_or(u64::MAX);
+        self.counters.writes.stopped_us[reason as usize].add(us);
+        outcome
+    }
+
+    /// Why waiting for room is in vain, if it is: the store is closed or read-only, the work that would make room has
+    /// failed, or none is left to do.
+    fn why_stuck(&self) -> Option<Error> {
+        if let Err(error) = self.health.check_writable() {
+            return Some(error);
+        }
+        if let Some(error) = self.health.background_error() {
+            return Some(error);
+        }
+        let idle = self.is_idle() && self.files.is_quiet();
+        idle.then(|| {
+            Error::new(ErrorKind::NoSpace, "the fast tier is full and nothing can be moved off it")
+                .tier(Tier::Fast)
+                .expected(
+                    format!("room for a memtable of {} bytes", self.config.memtable_bytes),
+                    format!("{:?} bytes", self.space.available(Tier::Fast, Priority::Essential)),
+                )
+                .advice("raise fast_capacity, give a slow tier, or delete records; writing resumes by itself")
+        })
+    }
+
+    /// What holds writers back now.
+    pub(crate) fn pressure_now(&self) -> Pressure {
+        self.pressure.load()
+    }
+
+    /// Works out the pressure anew: after a seal, a flush, a compaction, and when space was freed.
+    pub(crate) fn refresh_pressure(&self) {
+        let keyspaces = self.keyspaces.load();
+        let versions: Vec<_> =
+            keyspaces.iter().map(|one| std::sync::Arc::clone(&one.peek().version)).collect();
+        let debt = pick::debt(&versions, &self.pick_config);
+        let sealed = keyspaces.iter().map(|one| one.peek().imms.len()).max().unwrap_or(0);
+        let config = &self.config;
+        let mut debts = vec![
+            Debt {
+                reason: Reason::Memtables,
+                // In tenths, so that the last memtable before the stop costs a little and not half the way.
+                amount: sealed as u64 * 10,
+                slow_at: (config.memtables_max.saturating_sub(2) as u64 * 10).saturating_sub(2),
+                stop_at: config.memtables_max.saturating_sub(1).max(1) as u64 * 10,
+            },
+            Debt {
+                reason: Reason::LevelZero,
+                amount: debt.l0_files as u64,
+                slow_at: config.level0_delay_at as u64,
+                stop_at: config.level0_stop_at as u64,
+            },
+            Debt {
+                reason: Reason::CompactionDebt,
+                amount: debt.pending_bytes,
+                slow_at: config.debt_delay_bytes,
+                stop_at: config.debt_stop_bytes,
+            },
+        ];
+        debts.extend(self.space_debt());
+        self.pressure.store(pressure(&debts));
+    }
+
+    /// The fast tier's want of room for another memtable's log and table.
+    fn space_debt(&self) -> Option<Debt> {
+        let available = self.space.available(Tier::Fast, Priority::Essential)?;
+        let step = self.config.memtable_bytes.saturating_mul(2);
+        let comfortable = self.config.reserve(Tier::Fast) / 2;
+        Some(Debt {
+            reason: Reason::FastSpace,
+            amount: comfortable.saturating_sub(available),
+            slow_at: 0,
+            stop_at: comfortable.saturating_sub(step).max(1),
+        })
+    }
+}

@@ -1,0 +1,9 @@
+//! The model of the store, seeded operation lists, and runs of the real engine against it.
+//!
+//! [`oracle`] says what must be answered, [`ops`] what is asked, [`model`] runs both and compares every answer under the
+//! configurations of [`settings`].
+
+pub mod model;
+pub mod ops;
+pub mod oracle;
+pub mod settings;

@@ -1,0 +1,153 @@
+//! The configurations that every operation list runs under: tiers, sizes, compression, caches, devices, threads.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kelvin::{CompressionChoice, Durability, Env, Options, Profile};
+use kelvin_base::{Clock, Executor, ManualClock, ManualExecutor, ThreadPool};
+use kelvin_storage::Storage;
+use kelvin_storage::memory::MemoryStorage;
+
+use crate::model::{Mismatch, Run, Setting};
+
+/// One way to run a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Configuration {
+    /// Its name in messages.
+    pub name: &'static str,
+    /// It has a slow tier.
+    pub tiered: bool,
+    /// Background work has threads of its own; else it is stepped by hand.
+    pub threads: bool,
+    /// Changes of the options.
+    pub change: fn(Options) -> Options,
+}
+
+const FAST: &str = "/fast";
+const SLOW: &str = "/slow";
+
+fn small(options: Options) -> Options {
+    options.memory(8 << 20).advanced(|a| {
+        a.memtable_bytes = Some(16 << 10);
+        a.table_bytes = Some(16 << 10);
+        a.fast_block_bytes = Some(512);
+        a.slow_block_bytes = Some(512);
+    })
+}
+
+/// All of them.
+pub const ALL: [Configuration; 14] = [
+    Configuration { name: "one tier", tiered: false, threads: false, change: small },
+    Configuration { name: "two tiers", tiered: true, threads: false, change: small },
+    Configuration { name: "one tier, threads", tiered: false, threads: true, change: small },
+    Configuration { name: "two tiers, threads", tiered: true, threads: true, change: small },
+    Configuration { name: "defaults", tiered: false, threads: true, change: |options| options },
+    Configuration {
+        name: "two tiers, LZ4",
+        tiered: true,
+        threads: false,
+        change: |options| small(options).compression(CompressionChoice::Lz4),
+    },
+    Configuration {
+        name: "two tiers, Zstd, large blocks",
+        tiered: true,
+        threads: false,
+        change: |options| {
+            small(options).compression(CompressionChoice::Zstd).advanced(|a| {
+                a.fast_block_bytes = Some(8 << 10);
+                a.slow_block_bytes = Some(8 << 10);
+                a.restart_interval = 3;
+            })
+        },
+    },
+    Configuration {
+        name: "by tier, memory durability",
+        tiered: true,
+        threads: false,
+        change: |options| {
+            small(options).compression(CompressionChoice::ByTier).durability(Durability::Memory)
+        },
+    },
+    Configuration {
+        name: "sync durability",
+        tiered: false,
+        threads: false,
+        change: |options| small(options).durability(Durability::Sync),
+    },
+    Configuration {
+        name: "ratio 2, many levels",
+        tiered: false,
+        threads: false,
+        change: |options| small(options).advanced(|a| a.level_ratio = 2),
+    },
+    Configuration {
+        name: "two tiers, ratio 4, parts",
+        tiered: true,
+        threads: true,
+        change: |options| {
+            small(options).advanced(|a| {
+                a.level_ratio = 4;
+                a.compactions_max = 4;
+            })
+        },
+    },
+    Configuration {
+        name: "write profile",
+        tiered: true,
+        threads: false,
+        change: |options| small(options).profile(Profile::Writes),
+    },
+    Configuration {
+        name: "read profile, one level-0 table",
+        tiered: true,
+        threads: false,
+        change: |options| small(options).profile(Profile::Reads).advanced(|a| a.level0_compact_at = Some(1)),
+    },
+    Configuration {
+        name: "scan profile, small WAL",
+        tiered: true,
+        threads: false,
+        change: |options| {
+            small(options).profile(Profile::Scans).advanced(|a| a.wal_bytes_max = Some(64 << 10))
+        },
+    },
+];
+
+/// Options for a store in the usual places.
+fn base(configuration: &Configuration, fast: &Path, slow: &Path) -> Options {
+    let options = Options::new(fast).compression(CompressionChoice::None);
+    let options = if configuration.tiered { options.slow(slow).fast_capacity(1 << 20) } else { options };
+    (configuration.change)(options)
+}
+
+/// Runs `count` operations of `seed` under `configuration` on memory devices.
+///
+/// # Errors
+/// The first difference from the model.
+pub fn run(configuration: &Configuration, seed: u64, count: u64, keys: u64) -> Result<(), Mismatch> {
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let manual = (!configuration.threads).then(|| Arc::new(ManualExecutor::new()));
+    let executor: Arc<dyn Executor> = match &manual {
+        Some(manual) => Arc::clone(manual) as _,
+        None => Arc::new(
+            ThreadPool::new(1, 2, 2).map_err(|error| Mismatch(format!("starting threads: {error}")))?,
+        ),
+    };
+    let device = |_| Arc::new(MemoryStorage::new()) as Arc<dyn Storage>;
+    let env =
+        Env { fast: device(0), slow: device(1), clock: Arc::clone(&clock) as Arc<dyn Clock>, executor, seed };
+    let options = || base(configuration, Path::new(FAST), Path::new(SLOW)).env(env.clone());
+    let checkpoint = |dir: &Path| {
+        let (fast, slow) = (dir.join("fast"), dir.join("slow"));
+        let slow_dir = configuration.tiered.then(|| slow.clone());
+        (base(configuration, &fast, &slow).env(env.clone()), slow_dir)
+    };
+    let setting = Setting {
+        options: &options,
+        checkpoint: &checkpoint,
+        clock: Arc::clone(&clock),
+        executor: manual,
+        name: configuration.name,
+    };
+    Run::new(setting)?.run(seed, count, keys)
+}
