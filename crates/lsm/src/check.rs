@@ -11,8 +11,8 @@ use kelvin_table::Table;
 
 use crate::db::engine::Engine;
 use crate::files::table_name;
-use crate::options::Options;
-use crate::recovery::{system_env, tier_handles};
+use crate::options::{Env, Options};
+use crate::recovery::tier_handles;
 use crate::tiers::{Purpose, TierHandle, identity};
 use crate::version::{Recorded, TableMeta, read_recorded};
 use crate::wal::{LogFiles, Tail, WalReader};
@@ -104,7 +104,7 @@ pub fn check_open(engine: &Engine) -> CheckReport {
 /// `InvalidArgument` for options that make no sense, or if there is no store.
 pub fn check(options: Options, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
     let config = options.derive()?;
-    let env = options.env.map_or_else(|| system_env(&config), Ok)?;
+    let env = options.env.map_or_else(|| Env::system(&config), Ok)?;
     let tiers = tier_handles(&config, &env);
     let Some(fast) = &tiers[Tier::Fast.index()] else {
         return Err(Error::invalid("a store needs a fast tier"));

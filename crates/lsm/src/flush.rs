@@ -262,8 +262,8 @@ impl KeyspaceState {
     /// The oldest WAL file still needed once `imms`, the oldest sealed memtables, are in tables.
     fn wal_number_after(&self, imms: &[Arc<MemTable>]) -> u64 {
         let view = self.peek();
-        let remaining = view.imms.iter().filter(|imm| !imms.iter().any(|gone| gone.id() == imm.id()));
-        remaining.last().unwrap_or(&view.mem).wal_number()
+        let remains = |imm: &&Arc<MemTable>| !imms.iter().any(|gone| gone.id() == imm.id());
+        view.imms.iter().rfind(remains).unwrap_or(&view.mem).wal_number()
     }
 }
 

@@ -105,6 +105,5 @@ fn in_parallel(
     shared.work();
     let all = shared.keys.len();
     shared.signal.wait_for(&**executor, || (shared.done.load(Ordering::Acquire) == all).then_some(()));
-    let answers = std::mem::take(&mut *shared.answers.lock());
-    answers
+    std::mem::take(&mut *shared.answers.lock())
 }

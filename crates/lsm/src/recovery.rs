@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwap;
-use kelvin_base::{Error, ErrorKind, Result, Sequence, Signal, SystemClock, ThreadPool, Tier};
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Signal, Tier};
 use kelvin_storage::FileLock;
-use kelvin_storage::os::OsStorage;
 use parking_lot::Mutex;
 
 use crate::batch::BatchOps;
@@ -49,7 +48,7 @@ const RECYCLED_LOGS_MAX: usize = 2;
 /// See [`crate::db::Db::open`].
 pub fn open(options: Options) -> Result<Arc<Engine>> {
     let config = options.derive()?;
-    let env = options.env.map_or_else(|| system_env(&config), Ok)?;
+    let env = options.env.map_or_else(|| Env::system(&config), Ok)?;
     let tiers = tier_handles(&config, &env);
     let locks = lock(&tiers)?;
     let signal = Arc::new(Signal::new());
@@ -74,20 +73,6 @@ pub fn open(options: Options) -> Result<Arc<Engine>> {
     let engine = assemble(Parts { config, env, files, space, versions, wals, signal, locks })?;
     engine.clone().start()?;
     Ok(engine)
-}
-
-/// The operating system's files, clock and threads.
-pub(crate) fn system_env(config: &Config) -> Result<Env> {
-    let threads = ThreadPool::new(config.flushes_max, config.compactions_max, config.read_threads)
-        .map_err(|source| Error::io("starting background threads", &config.dir, source))?;
-    let storage = Arc::new(OsStorage::new());
-    Ok(Env {
-        fast: Arc::clone(&storage) as _,
-        slow: storage,
-        clock: Arc::new(SystemClock::new()),
-        executor: Arc::new(threads),
-        seed: config.seed.unwrap_or_default(),
-    })
 }
 
 pub(crate) fn tier_handles(config: &Config, env: &Env) -> [Option<TierHandle>; 2] {
@@ -323,8 +308,7 @@ fn replay_logs(config: &Config, files: &Files, versions: &VersionSet, numbers: &
             )
             .advice("acknowledged writes are lost unless the missing .wal file is put back"));
         }
-        let mut sequence = record.first_sequence;
-        for op in BatchOps::new(record.batch)? {
+        for (sequence, op) in (record.first_sequence..).zip(BatchOps::new(record.batch)?) {
             let op = op?;
             let keyspace = op.keyspace();
             if needed.get(&keyspace).is_some_and(|&needed| record.log >= needed) {
@@ -332,7 +316,6 @@ fn replay_logs(config: &Config, files: &Files, versions: &VersionSet, numbers: &
                     recovered_memtable(&mut recovered.memtables, keyspace, record.log, config.memtable_bytes);
                 insert(mem, sequence, op);
             }
-            sequence += 1;
         }
         Ok(())
     })?;

@@ -10,7 +10,7 @@ use kelvin_base::Tier;
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;
 use crate::tiers::IoCount;
-use crate::write::stall::{Pressure, Reason};
+use crate::write::stall::Reason;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -240,11 +240,7 @@ impl Engine {
             conflicts: writes.conflicts.get(),
             delayed_us: by_reason(&writes.delayed_us),
             stopped_us: by_reason(&writes.stopped_us),
-            pressure: match self.pressure_now() {
-                Pressure::None => "none".to_string(),
-                Pressure::Delay { reason, .. } => format!("delayed: {}", reason.name()),
-                Pressure::Stop(reason) => format!("stopped: {}", reason.name()),
-            },
+            pressure: self.pressure_now().to_string(),
             flushes: work.flushes.get(),
             flushed_bytes: work.flushed_bytes.get(),
             compactions: work.compactions.get(),

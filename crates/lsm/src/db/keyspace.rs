@@ -27,6 +27,9 @@ pub struct WriteOptions {
     pub ttl: Option<Duration>,
 }
 
+/// What a change decides from the present value: `None` leaves the key, else its next value, if any.
+type Decide<'a> = &'a mut dyn FnMut(Option<&[u8]>) -> Option<Option<Vec<u8>>>;
+
 /// A keyspace of an open store. Cheap to clone; keeps the store open.
 #[derive(Clone)]
 pub struct Keyspace {
@@ -205,11 +208,7 @@ impl Keyspace {
 
     /// Replaces the value of `key` by what `change` makes of it, atomically; `None` leaves it. `change` may be
     /// called several times.
-    pub(crate) fn change(
-        &self,
-        key: &[u8],
-        change: &mut dyn FnMut(Option<&[u8]>) -> Option<Option<Vec<u8>>>,
-    ) -> Result<()> {
+    pub(crate) fn change(&self, key: &[u8], change: Decide<'_>) -> Result<()> {
         loop {
             let mut transaction = self.transaction();
             let present = transaction.get(key)?;

@@ -5,7 +5,6 @@
 use bytes::Bytes;
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
 use kelvin_base::{KEY_BYTES_MAX, Sequence, Tier};
-use kelvin_table::Properties;
 
 /// Facts about one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,30 +46,6 @@ pub struct TableMeta {
 }
 
 impl TableMeta {
-    /// The facts of table `number` on `tier`, as its writer counted them.
-    #[must_use]
-    pub fn from_properties(number: u64, tier: Tier, facts: &Properties) -> Self {
-        Self {
-            number,
-            tier,
-            size_bytes: facts.size_bytes,
-            tail_bytes: facts.tail_bytes,
-            smallest: facts.smallest.clone(),
-            largest: facts.largest.clone(),
-            largest_exclusive: facts.largest_exclusive,
-            sequence_min: facts.sequence_min,
-            sequence_max: facts.sequence_max,
-            entries: facts.entries,
-            deletions: facts.deletions,
-            range_tombstones: facts.range_tombstones,
-            copies: facts.copies,
-            expiring: facts.expiring,
-            expiry_min_ms: facts.expiry_min_ms,
-            key_bytes: facts.key_bytes,
-            value_bytes: facts.value_bytes,
-        }
-    }
-
     /// True if `user_key` is in the table's range.
     #[must_use]
     pub fn contains(&self, user_key: &[u8]) -> bool {

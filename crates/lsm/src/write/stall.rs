@@ -4,6 +4,7 @@
 //! it joins the queue, with no lock held. A stopped writer waits for background work to raise the signal, and
 //! gives up with the background error if that is what stops the work. Tests: `tests` below.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Delay per KiB just before the stop: about 1 MiB/s a writer.
@@ -65,6 +66,16 @@ pub enum Pressure {
     },
     /// Wait until this debt has shrunk.
     Stop(Reason),
+}
+
+impl fmt::Display for Pressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Delay { reason, .. } => write!(f, "delayed: {}", reason.name()),
+            Self::Stop(reason) => write!(f, "stopped: {}", reason.name()),
+        }
+    }
 }
 
 /// The pressure of the worst of `debts`. The delay grows with the square of the way from `slow_at` to `stop_at`.
