@@ -1,2 +1,29 @@
-//! (being built)
-fn main() {}
+//! The `kelvin` program: parses the command line, runs one command, and ends with a documented exit code.
+//!
+//! `args` says what can be asked, `commands` does it, `exit` says how it ended. Everything that touches data goes
+//! through the library `kelvin`. Tests: `crates/cli/tests`.
+
+mod args;
+mod commands;
+mod demo;
+mod exit;
+mod files;
+mod output;
+mod progress;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let json = cli.command.wants_json();
+    match commands::run(cli.command) {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.report(json).into(),
+    }
+}

@@ -1,13 +1,72 @@
 //! Kelvin: a key-value store that keeps every record in the cheapest storage that still serves it fast.
+//!
+//! One LSM-tree lies over a fast and a slow disk. You give it a directory on each, how much of the fast one it may use,
+//! and how much memory; it keeps to both limits and loses nothing it has acknowledged.
+//!
+//! # A first program
+//!
+//! ```
+//! use kelvin::{Db, Options};
+//!
+//! # fn main() -> kelvin::Result<()> {
+//! # let temporary = tempfile::tempdir().expect("a temporary directory");
+//! # let dir = temporary.path().join("store");
+//! let db = Db::open(Options::new(dir))?;
+//! db.put(b"greeting", b"hello")?;
+//! assert_eq!(db.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));
+//! db.close()
+//! # }
+//! ```
+//!
+//! # Two tiers
+//!
+//! ```
+//! use kelvin::{Db, Options};
+//!
+//! # fn main() -> kelvin::Result<()> {
+//! # let temporary = tempfile::tempdir().expect("a temporary directory");
+//! # let (nvme, hdd) = (temporary.path().join("nvme"), temporary.path().join("hdd"));
+//! let options = Options::new(nvme)
+//!     .slow(hdd)
+//!     .fast_capacity(64 << 20)
+//!     .memory(32 << 20);
+//! let db = Db::open(options)?;
+//! # db.put(b"k", b"v")?;
+//! # db.close()
+//! # }
+//! ```
+//!
+//! # Where to look
+//!
+//! - [`Options`]: eight settings; [`Options::derive`] and [`Config::explain`] show what follows from them.
+//! - [`Db`] is the keyspace "default" and opens others ([`Db::keyspace`]); both read and write alike ([`Keyspace`]).
+//! - [`WriteBatch`] for several writes at once, [`Transaction`] for read-modify-write, [`Snapshot`] for a moment that
+//!   stays, [`DbIterator`] for ranges in either direction.
+//! - [`ErrorKind`] says what a caller can do about an [`Error`]. A key that is not there is not an error.
+//! - [`check`] reads every byte of a store and says what is lost, also when it cannot be opened.
+//! - `transfer` (feature `transfer`) reads and writes records as CSV, JSON lines and Kelvin's dump format.
 
 #[cfg(feature = "transfer")]
 pub mod transfer;
 
-pub use kelvin_base::{Error, ErrorKind, Result};
+pub use bytes::Bytes;
+pub use kelvin_base::{
+    Clock, Error, ErrorKind, Executor, KEY_BYTES_MAX, Lane, ManualClock, ManualExecutor, OrderedStore,
+    PointStore, Result, Sequence, SystemClock, ThreadPool, Tier, VALUE_BYTES_MAX,
+};
 pub use kelvin_lsm::batch::WriteBatch;
 pub use kelvin_lsm::check::{CheckReport, FileCheck, FileKind, check};
 pub use kelvin_lsm::db::{DEFAULT_KEYSPACE, Db, DbIterator, IterOptions, Keyspace, Snapshot, WriteOptions};
-pub use kelvin_lsm::options::{Advanced, CompressionChoice, Config, Durability, Env, Options, Profile};
+pub use kelvin_lsm::options::{
+    Advanced, CompressionChoice, Config, ConfigRow, Durability, Env, Options, Profile, human_bytes,
+};
 pub use kelvin_lsm::report::{KeyReport, LevelInfo};
 pub use kelvin_lsm::stats::Stats;
 pub use kelvin_lsm::transaction::Transaction;
+
+pub mod storage {
+    //! Where a store's files are: the seam through which disks can be replaced ([`crate::Env`]).
+
+    pub use kelvin_storage::throttle::{Limits as ThrottleLimits, Traffic};
+    pub use kelvin_storage::{IoMode, MemoryStorage, OsStorage, Storage, ThrottledStorage};
+}

@@ -133,8 +133,11 @@ impl<R: BufRead> Reader<R> {
     fn fill(&self, record: &mut Record) -> Result<(), String> {
         let (cells, columns) = (self.row.len(), self.columns.len());
         let ends = matches!(self.columns.last(), Some(Column::ExpiryMs | Column::TtlMs));
-        if cells > columns || cells < columns - usize::from(ends) {
-            return Err(format!("{cells} cells where {columns} columns are expected (is a quote missing?)"));
+        let least = columns - usize::from(ends);
+        if cells > columns || cells < least {
+            let expected = if ends { format!("{least} or {columns}") } else { columns.to_string() };
+            let cells = if cells == 1 { "1 cell".to_string() } else { format!("{cells} cells") };
+            return Err(format!("{cells} instead of {expected} (is a quote missing?)"));
         }
         record.expiry_ms = None;
         for (cell, column) in self.row.iter().zip(&self.columns) {

@@ -1,0 +1,170 @@
+//! `kelvin bench`: one system under one workload, or two in turn.
+//!
+//! What is measured and how is the crate `kelvin-workload`'s; here are options, progress and where results go.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+use kelvin::Error;
+use kelvin_workload::{
+    BenchOptions, DeviceLimits, Progress, ProgressUpdate, Report, System, compare, html, run as measure,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::args::bench::Bench;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::files::{Output, is_dash};
+use crate::output::print;
+use crate::progress;
+
+/// The data is this many times the fast capacity, where none is given (DESIGN section 12).
+const DATA_OVER_FAST: u64 = 11;
+
+/// Measures, prints, and writes what was asked for.
+///
+/// # Errors
+/// `InvalidArgument` for options that cannot be run; the store's; the output's.
+pub fn run(args: &Bench) -> Outcome {
+    let system: System = args.system.parse()?;
+    let other = args.vs.as_deref().map(str::parse::<System>).transpose()?;
+    let disks = Disks::new(args)?;
+    let mut bar = Bar::default();
+    let mut one = |system: System| measure(&options(args, system, &disks)?, &mut bar);
+    let (reports, table, json) = match other {
+        Some(other) => {
+            let comparison = compare(system, other, args.runs, &mut one)?;
+            let reports = comparison.pairs.iter().flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
+            (reports, comparison.table(), comparison.to_json())
+        }
+        None => {
+            let reports: Vec<Report> =
+                (0..args.runs.max(1)).map(|_| one(system)).collect::<kelvin::Result<_>>()?;
+            let tables: Vec<String> = reports.iter().map(Report::table).collect();
+            (reports.clone(), tables.join("\n"), json_of(&reports))
+        }
+    };
+    bar.finish();
+    if !args.json.as_deref().is_some_and(is_dash) {
+        print(table.trim_end())?;
+    }
+    if let Some(path) = &args.json {
+        write(path, &format!("{json:#}\n"))?;
+    }
+    if let Some(path) = &args.html {
+        write(path, &html(&reports)?)?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// One report as it is; several as a list.
+fn json_of(reports: &[Report]) -> Value {
+    match reports {
+        [one] => one.to_json(),
+        many => many.iter().map(Report::to_json).collect(),
+    }
+}
+
+/// Results replace those of an earlier run.
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut output = Output::create(Some(path), true)?;
+    output.write_all(text.as_bytes())?;
+    output.complete()
+}
+
+/// Where the stores are: what was given, or a temporary directory that goes with this value.
+struct Disks {
+    fast: PathBuf,
+    slow: PathBuf,
+    _temporary: Option<TempDir>,
+}
+
+impl Disks {
+    fn new(args: &Bench) -> Result<Self, Failure> {
+        if let (Some(fast), Some(slow)) = (&args.fast, &args.slow) {
+            return Ok(Self { fast: fast.clone(), slow: slow.clone(), _temporary: None });
+        }
+        if args.reuse && args.fast.is_none() {
+            return Err(Error::invalid("--reuse needs the directory of an earlier run")
+                .advice("give --fast, and --slow for systems with two tiers")
+                .into());
+        }
+        let parent = std::env::temp_dir();
+        let dir = tempfile::Builder::new()
+            .prefix("kelvin-bench-")
+            .tempdir()
+            .map_err(|error| Error::io("making a temporary directory", &parent, error))?;
+        let fast = args.fast.clone().unwrap_or_else(|| dir.path().join("fast"));
+        let slow = args.slow.clone().unwrap_or_else(|| dir.path().join("slow"));
+        Ok(Self { fast, slow, _temporary: Some(dir) })
+    }
+}
+
+fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchOptions> {
+    let defaults = BenchOptions::new(system, &disks.fast);
+    let data_bytes = args.records.saturating_mul((args.key_size + args.value_size) as u64);
+    let fast_capacity = args.fast_capacity.or(system.is_tiered().then_some(data_bytes / DATA_OVER_FAST));
+    Ok(BenchOptions {
+        workload: args.workload.parse()?,
+        keys: args.keys.parse()?,
+        records: args.records,
+        key_size: args.key_size,
+        value_size: args.value_size,
+        ops: args.ops,
+        seconds: args.seconds,
+        threads: args.threads,
+        slow: system.is_tiered().then(|| disks.slow.clone()),
+        fast_capacity,
+        memory: args.memory.unwrap_or(defaults.memory),
+        scan_length: args.scan_length,
+        limits: DeviceLimits {
+            slow_read_iops: args.slow_read_iops,
+            slow_write_iops: args.slow_write_iops,
+            slow_bandwidth: args.slow_bandwidth,
+            fast_read_iops: args.fast_read_iops,
+            fast_bandwidth: args.fast_bandwidth,
+        },
+        seed: args.seed,
+        reuse: args.reuse,
+        ..defaults
+    })
+}
+
+/// A progress bar for each phase.
+#[derive(Default)]
+struct Bar {
+    phase: &'static str,
+    bar: Option<ProgressBar>,
+}
+
+impl Bar {
+    fn finish(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Seconds as the bar counts them.
+fn millis(seconds: f64) -> u64 {
+    u64::try_from(std::time::Duration::from_secs_f64(seconds.clamp(0.0, 1e9)).as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Progress for Bar {
+    fn update(&mut self, update: &ProgressUpdate) {
+        if self.phase != update.phase {
+            self.finish();
+            self.phase = update.phase;
+        }
+        let bar = self.bar.get_or_insert_with(|| match (update.total, update.seconds_total) {
+            (Some(total), _) => progress::bar(Some(total), "operations", false),
+            (None, Some(seconds)) => progress::bar(Some(millis(seconds)), "ms", false),
+            (None, None) => progress::bar(None, "operations", false),
+        });
+        let by_time = update.total.is_none() && update.seconds_total.is_some();
+        bar.set_position(if by_time { millis(update.seconds) } else { update.done });
+        let hits = update.hit_rate.map(|rate| format!(", {:.0} % fast", 100.0 * rate)).unwrap_or_default();
+        bar.set_message(format!("{}: {:.0} operations/s{hits}", update.phase, update.ops_per_s));
+    }
+}

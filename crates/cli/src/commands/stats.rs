@@ -1,0 +1,59 @@
+//! `kelvin stats`: what the store counted, and its sizes now.
+
+use serde_json::{Map, Value, json};
+
+use crate::args::inspect::Stats;
+use crate::exit::{Exit, Outcome};
+use crate::output::{Paint, bytes, grouped, lines, print, print_json, table};
+use crate::store;
+
+/// Prints them.
+///
+/// # Errors
+/// The store's, or the output's.
+pub fn run(args: &Stats) -> Outcome {
+    let db = store::open_existing(&args.store)?;
+    let stats = db.stats();
+    db.close()?;
+    if args.output.json {
+        print_json(&as_json(&stats))?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = table(&["what", "value", ""], &["value"]);
+    for (name, value) in stats.rows() {
+        if value > 0 || args.all {
+            let size = if name.contains("bytes") { bytes(value) } else { String::new() };
+            table.add_row([name, grouped(value), size]);
+        }
+    }
+    table.add_row(["pressure", &stats.pressure, ""]);
+    if let Some(error) = &stats.background_error {
+        table.add_row(["background_error", error, ""]);
+    }
+    print(&lines(&table, Paint::for_stdout()))?;
+    Ok(Exit::Ok)
+}
+
+/// The rows as nested objects: `read_ios.fast` becomes `{"read_ios": {"fast": …}}`.
+pub fn as_json(stats: &kelvin::Stats) -> Value {
+    let mut object = Map::new();
+    for (name, value) in stats.rows() {
+        match name.split_once('.') {
+            None => {
+                object.insert(name, value.into());
+            }
+            Some((list, part)) => {
+                let entry = object.entry(list).or_insert_with(|| json!({}));
+                entry[part] = value.into();
+            }
+        }
+    }
+    object.insert("fast_hit_rate".to_string(), stats.fast_hit_rate().into());
+    object.insert(
+        "capacity_bytes".to_string(),
+        json!({"fast": stats.capacity_bytes[0], "slow": stats.capacity_bytes[1]}),
+    );
+    object.insert("pressure".to_string(), stats.pressure.as_str().into());
+    object.insert("background_error".to_string(), stats.background_error.as_deref().into());
+    Value::Object(object)
+}

@@ -1,0 +1,16 @@
+//! The program as its users meet it: every command, every bad input, its help and its demo, each in its own process.
+
+#[cfg(test)]
+mod common;
+#[cfg(test)]
+mod demo;
+#[cfg(test)]
+mod errors;
+#[cfg(test)]
+mod help;
+#[cfg(test)]
+mod inspect;
+#[cfg(test)]
+mod records;
+#[cfg(test)]
+mod transfer;
