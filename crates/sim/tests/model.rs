@@ -1,17 +1,21 @@
 //! The same seeded operations under every configuration, against the model.
+//!
+//! `KELVIN_MODEL_OPS`, `KELVIN_MODEL_SEED` and `KELVIN_MODEL_SEEDS` make a longer run of it.
 
 use kelvin_sim::settings::{ALL, run};
 
-/// Operations of one run; `KELVIN_MODEL_OPS` for more.
-fn operations() -> u64 {
-    std::env::var("KELVIN_MODEL_OPS").ok().and_then(|ops| ops.parse().ok()).unwrap_or(3_000)
+/// A number from the environment, or its default.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 #[test]
 fn every_configuration_answers_as_the_model_does() {
-    for configuration in &ALL {
-        for seed in 0..2 {
-            if let Err(mismatch) = run(configuration, seed, operations(), 150) {
+    let operations = number("KELVIN_MODEL_OPS", 3_000);
+    let first = number("KELVIN_MODEL_SEED", 0);
+    for seed in first..first + number("KELVIN_MODEL_SEEDS", 2) {
+        for configuration in &ALL {
+            if let Err(mismatch) = run(configuration, seed, operations, 150) {
                 panic!("{mismatch}");
             }
         }
