@@ -232,15 +232,27 @@ impl Engine {
                 );
                 match step {
                     RangePick::Done => Some(Ok(())),
-                    RangePick::Busy => None,
                     RangePick::Plan(plan) => {
-                        self.begin_compaction(&mut work, *plan);
-                        None
+                        let begun = self.begin_compaction(&mut work, *plan);
+                        (!begun && work.is_quiet()).then(|| Err(self.no_way()))
                     }
+                    // If nothing runs, nothing will make way.
+                    RangePick::Busy => work.is_quiet().then(|| Err(self.no_way())),
                 }
             })?;
         }
         Ok(())
+    }
+
+    /// Why a compaction asked for can neither start nor wait for another to end.
+    fn no_way(&self) -> Error {
+        match self.health.background_error() {
+            Some(error) => error,
+            None => {
+                Error::new(ErrorKind::NoSpace, "there is no room for the tables the compaction would write")
+                    .advice("raise the capacity or delete records, then try again; nothing was changed")
+            }
+        }
     }
 
     /// What ends a wait for background work on `keyspace` early, if anything does.

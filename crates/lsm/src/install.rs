@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kelvin_base::{Error, Result};
+use kelvin_base::{Error, Result, Tier};
 
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;
@@ -47,6 +47,7 @@ impl Engine {
         for file in consumed {
             file.mark_obsolete();
         }
+        self.space.file_added(Tier::Fast, "*.manifest", versions.manifest_bytes());
         drop(versions);
         self.refresh_memory();
         Ok(())

@@ -120,13 +120,9 @@ impl Engine {
         }
     }
 
-    /// Claims what `plan` needs and queues it; false if the space is gone meanwhile or a table is damaged.
+    /// Claims what `plan` needs and queues it; false if the space is gone meanwhile.
     pub(crate) fn begin_compaction(&self, work: &mut Work, plan: Plan) -> bool {
         let Some(engine) = self.me.upgrade() else { return false };
-        let quarantined = self.health.quarantined();
-        if plan.tables().any(|(_, file)| quarantined.contains(&file.meta.number)) {
-            return false;
-        }
         let mut reservations = Vec::new();
         for tier in Tier::ALL {
             let bytes = plan.space_bytes[tier.index()];
@@ -143,11 +139,22 @@ impl Engine {
             Lane::Compaction,
             Box::new(move || {
                 let outcome = engine.guarded(|| engine.compact(&plan, reservations));
-                engine.work.lock().running.end(&plan);
+                engine.end_compaction(&plan);
                 engine.ended(kind, outcome);
             }),
         );
         true
+    }
+
+    /// Lets go of what `plan` claimed. Tables found damaged stay claimed, so that no further plan takes them and the
+    /// rest goes on.
+    fn end_compaction(&self, plan: &Plan) {
+        let mut work = self.work.lock();
+        work.running.end(plan);
+        let damaged = self.health.quarantined();
+        for (_, file) in plan.tables().filter(|(_, file)| damaged.contains(&file.meta.number)) {
+            file.set_being_compacted(true);
+        }
     }
 
     /// Runs a job; a panic in it is a defect of ours, which must not take the store's waiters with it.

@@ -25,7 +25,8 @@ use super::replay::{Keyspace, Recorded};
 use super::tree::Version;
 use super::{LEVELS, StoreId};
 
-/// A manifest above this, and above twice its first edit, gives way to a new one.
+/// A manifest above this, and above twice its first edit, gives way to a new one, unless
+/// [`VersionSet::rotate_above`] says otherwise.
 const ROTATE_BYTES: u64 = 4 << 20;
 
 /// Gives every file of the store a number of its own.
@@ -68,6 +69,7 @@ pub struct VersionSet {
     open: BTreeMap<u32, Open>,
     writer: Option<Writer>,
     rotate_at_bytes: u64,
+    rotate_above_bytes: u64,
     failed: Option<Error>,
     warnings: Vec<String>,
 }
@@ -204,11 +206,18 @@ impl VersionSet {
             open,
             writer: None,
             rotate_at_bytes: ROTATE_BYTES,
+            rotate_above_bytes: ROTATE_BYTES,
             failed: None,
             warnings: recorded.warnings,
         };
         set.rotate()?;
         Ok(set)
+    }
+
+    /// A manifest above `bytes`, and above twice its first edit, gives way to a new one.
+    pub fn rotate_above(&mut self, bytes: u64) {
+        self.rotate_above_bytes = bytes;
+        self.rotate_at_bytes = bytes.max(self.manifest_bytes().saturating_mul(2));
     }
 
     /// Makes `edit` durable and returns the versions it changed, for publishing.
@@ -262,7 +271,7 @@ impl VersionSet {
         recorded.next_file_number = self.numbers.peek();
         match write_manifest(self.storage.as_ref(), &self.dir, number, &recorded) {
             Ok(writer) => {
-                self.rotate_at_bytes = ROTATE_BYTES.max(writer.size_bytes().saturating_mul(2));
+                self.rotate_at_bytes = self.rotate_above_bytes.max(writer.size_bytes().saturating_mul(2));
                 self.writer = Some(writer);
                 self.remove_manifests_but(number);
                 Ok(())
