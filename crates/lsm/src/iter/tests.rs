@@ -273,3 +273,28 @@ fn malformed_entries_are_corruption_and_never_passed_over() {
         }
     }
 }
+
+#[test]
+fn a_merge_whose_source_fails_stays_invalid_whichever_move_met_the_error() {
+    for fail_from in 1..8 {
+        for turns in [false, true] {
+            let even = (0..10).map(|i| value(&format!("{:02}", 2 * i), 1, "")).collect();
+            let odd = (0..10).map(|i| value(&format!("{:02}", 2 * i + 1), 1, "")).collect();
+            let mut merge = MergingIter::new(vec![VecIter::new(even), VecIter::new(odd)]);
+            merge.sources_mut()[1].fail_from = Some(fail_from);
+            let mut outcome = merge.seek_to_first();
+            for step in 0..100 {
+                if outcome.is_err() {
+                    break;
+                }
+                assert!(merge.valid());
+                outcome = if turns && step % 3 == 2 { merge.prev() } else { merge.next() };
+            }
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Io);
+            assert!(!merge.valid(), "after {fail_from} moves, turning {turns}");
+            for again in [merge.next(), merge.prev(), merge.seek_to_first(), merge.seek_to_last()] {
+                assert_eq!(again.unwrap_err().kind(), ErrorKind::Io);
+            }
+        }
+    }
+}
