@@ -103,6 +103,8 @@ pub struct Counters {
     pub reads: ReadCounters,
     /// Iterators opened.
     pub iterators: Counter,
+    /// Of these, that read the slow tier; counted when they are dropped.
+    pub iterators_slow: Counter,
     /// Device reads of iterators, by tier.
     pub scan_ios: [Counter; 2],
     /// Bytes read by iterators, by tier.
@@ -139,6 +141,8 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Iterators opened.
     pub iterators: u64,
+    /// Of these, that read the slow tier; counted when they are dropped.
+    pub iterators_slow: u64,
     /// Operations committed.
     pub writes: u64,
     /// Groups they were committed in.
@@ -233,6 +237,7 @@ impl Engine {
             cache_hits: reads.cache_hits.get(),
             cache_misses: reads.ios.iter().chain(&self.counters.scan_ios).map(Counter::get).sum(),
             iterators: self.counters.iterators.get(),
+            iterators_slow: self.counters.iterators_slow.get(),
             writes: writes.operations.get(),
             write_groups: writes.groups.get(),
             write_bytes: writes.bytes.get(),
@@ -296,6 +301,7 @@ impl Stats {
         put("cache_hits", self.cache_hits);
         put("cache_misses", self.cache_misses);
         put("iterators", self.iterators);
+        put("iterators_slow", self.iterators_slow);
         put("writes", self.writes);
         put("write_groups", self.write_groups);
         put("write_bytes", self.write_bytes);

@@ -10,6 +10,7 @@ pub mod compare;
 pub mod dirs;
 pub mod generate;
 pub mod html;
+mod kelvin;
 pub mod options;
 #[cfg(feature = "rocksdb")]
 mod peer;

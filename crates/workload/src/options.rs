@@ -13,7 +13,7 @@ use crate::generate::keys::KeyDistribution;
 /// A system that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// Kelvin as it is meant.
+    /// Kelvin as it is meant. Until it tells hot records from cold ones, the same as `fat`.
     Kelvin,
     /// Kelvin with hotness off and the last fast level enlarged to fill the fast tier.
     Fat,

@@ -2,7 +2,7 @@
 //!
 //! RocksDB is there only with the cargo feature `rocksdb`.
 
-use kelvin_base::{Error, Result};
+use kelvin_base::Result;
 
 use crate::options::{BenchOptions, System};
 use crate::subject::Subject;
@@ -14,9 +14,7 @@ use crate::subject::Subject;
 pub fn open(options: &BenchOptions) -> Result<Box<dyn Subject>> {
     match options.system {
         System::RocksdbFat | System::RocksdbFast => rocksdb(options),
-        System::Kelvin | System::Fat | System::FastOnly => {
-            Err(Error::invalid(format!("system {} is not in this build", options.system)))
-        }
+        System::Kelvin | System::Fat | System::FastOnly => crate::kelvin::open(options),
     }
 }
 
@@ -27,7 +25,7 @@ fn rocksdb(options: &BenchOptions) -> Result<Box<dyn Subject>> {
 
 #[cfg(not(feature = "rocksdb"))]
 fn rocksdb(options: &BenchOptions) -> Result<Box<dyn Subject>> {
-    Err(Error::invalid(format!(
+    Err(kelvin_base::Error::invalid(format!(
         "this program was built without RocksDB, so it cannot measure {}",
         options.system
     ))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::{Result, Sequence};
+use kelvin_base::{Result, Sequence, Tier};
 use kelvin_table::{Fragments, ScanOptions};
 
 use crate::db::Keyspace;
@@ -136,11 +136,14 @@ impl DbIterator {
 impl Drop for DbIterator {
     fn drop(&mut self) {
         let counters = &self.keyspace.engine.counters;
+        let mut has_read_slow = false;
         for (tier, io) in self.iter.sources().flat_map(|source| source.take_io().into_iter().enumerate()) {
             counters.scan_ios[tier].add(io.reads);
             counters.scan_bytes[tier].add(io.bytes);
             counters.reads.cache_hits.add(io.cache_hits);
+            has_read_slow |= tier == Tier::Slow.index() && io.reads > 0;
         }
+        counters.iterators_slow.add(u64::from(has_read_slow));
     }
 }
 

@@ -1,0 +1,177 @@
+//! Kelvin as a subject: the benchmark's options as the store's, emulated devices, its counters in the runner's words.
+//!
+//! The systems: `kelvin` and `fat` keep the last levels on the slow tier, and fill the fast tier with the levels above;
+//! until the engine tells hot records from cold ones the two are the same system under two names. `fast-only` has one
+//! tier and no capacity. Tables are not compressed, as RocksDB's are not in this benchmark, and writes survive the
+//! process (`Durability::Os`), as RocksDB's do by default. Tests stand below.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelvin::{CompressionChoice, Db, Durability, Env, Options};
+use kelvin_base::{Clock, OrderedStore, Result};
+use kelvin_storage::throttle::Limits;
+use kelvin_storage::{Storage, ThrottledStorage};
+
+use crate::options::{BenchOptions, DeviceLimits};
+use crate::subject::{ByteCounts, Counters, Subject};
+
+/// The store's options for these of the benchmark, without its environment.
+fn settings(options: &BenchOptions) -> Options {
+    let mut settings = Options::new(options.fast_dir())
+        .memory(options.memory)
+        .durability(Durability::Os)
+        .compression(CompressionChoice::None);
+    if let Some((dir, bytes)) = options.slow_dir().zip(options.fast_capacity) {
+        settings = settings.slow(dir).fast_capacity(bytes);
+    }
+    settings
+}
+
+/// What the device of each tier allows: fast, slow; `None` where nothing is limited.
+fn device_limits(limits: &DeviceLimits) -> [Option<Limits>; 2] {
+    let fast = Limits {
+        read_iops: limits.fast_read_iops,
+        read_bandwidth: limits.fast_bandwidth,
+        write_bandwidth: limits.fast_bandwidth,
+        ..Limits::default()
+    };
+    let slow = Limits {
+        read_iops: limits.slow_read_iops,
+        write_iops: limits.slow_write_iops,
+        read_bandwidth: limits.slow_bandwidth,
+        write_bandwidth: limits.slow_bandwidth,
+        latency: Duration::ZERO,
+        ..Limits::default()
+    };
+    [fast, slow].map(|one| (one != Limits::default()).then_some(one))
+}
+
+/// A device as slow as `limits` say. Its waits are outside the store's deadline for the slow tier, which is for disks
+/// that hang and not for slow ones.
+fn throttled(inner: Arc<dyn Storage>, limits: Option<Limits>, clock: &Arc<dyn Clock>) -> Arc<dyn Storage> {
+    match limits {
+        None => inner,
+        Some(limits) => Arc::new(ThrottledStorage::new(inner, limits, Arc::clone(clock))),
+    }
+}
+
+/// Opens Kelvin for these options.
+pub(crate) fn open(options: &BenchOptions) -> Result<Box<dyn Subject>> {
+    let settings = settings(options);
+    let Env { fast, slow, clock, executor, .. } = Env::system(&settings.derive()?)?;
+    let [fast_limits, slow_limits] = device_limits(&options.limits);
+    let env = Env {
+        fast: throttled(fast, fast_limits, &clock),
+        slow: throttled(slow, slow_limits, &clock),
+        clock,
+        executor,
+        seed: options.seed,
+    };
+    Ok(Box::new(KelvinSubject { db: Db::open(settings.env(env))? }))
+}
+
+struct KelvinSubject {
+    db: Db,
+}
+
+impl Subject for KelvinSubject {
+    fn store(&self) -> &dyn OrderedStore {
+        &self.db
+    }
+
+    fn counters(&self) -> Counters {
+        let stats = self.db.stats();
+        let [fast_read, slow_read] = stats.device_read_bytes.map(Some);
+        let [fast_written, slow_written] = stats.device_written_bytes.map(Some);
+        let mut more = vec![
+            ("kelvin.gets_memtable".to_string(), stats.gets_memtable),
+            ("kelvin.cache_hits".to_string(), stats.cache_hits),
+            ("kelvin.cache_misses".to_string(), stats.cache_misses),
+            ("kelvin.flushes".to_string(), stats.flushes),
+            ("kelvin.compactions".to_string(), stats.compactions),
+            ("kelvin.trivial_moves".to_string(), stats.trivial_moves),
+            ("kelvin.background_failures".to_string(), stats.background_failures),
+        ];
+        for (what, reasons) in [("delayed_us", &stats.delayed_us), ("stopped_us", &stats.stopped_us)] {
+            more.extend(reasons.iter().map(|(reason, us)| (format!("kelvin.{what}.{reason}"), *us)));
+        }
+        Counters {
+            slow_hits: Some(stats.gets_slow + stats.iterators_slow),
+            bytes: ByteCounts {
+                flushed: Some(stats.flushed_bytes),
+                compaction_read: Some(stats.compaction_read_bytes.iter().sum()),
+                compaction_written: Some(stats.compaction_written_bytes.iter().sum()),
+                fast_read,
+                fast_written,
+                slow_read,
+                slow_written,
+            },
+            more,
+        }
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.db.flush()?;
+        self.db.wait_idle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::System;
+    use crate::runner::{NoProgress, run};
+
+    fn options(system: System, dir: &std::path::Path) -> BenchOptions {
+        let mut options = BenchOptions::new(system, dir.join("fast"));
+        options.slow = Some(dir.join("slow"));
+        options.fast_capacity = Some(2 << 20);
+        options.memory = 4 << 20;
+        options.records = 10_000;
+        options.ops = Some(3_000);
+        options.threads = 2;
+        options
+    }
+
+    #[test]
+    fn kelvin_runs_every_kind_of_operation_on_one_tier_and_on_two() {
+        for system in [System::Kelvin, System::Fat, System::FastOnly] {
+            for workload in ["RW", "E", "F"] {
+                let dir = tempfile::tempdir().unwrap();
+                let mut options = options(system, dir.path());
+                options.workload = workload.parse().unwrap();
+                let report = run(&options, &mut NoProgress).unwrap();
+                assert_eq!(report.ops, 3_000, "{system} {workload}");
+                assert_eq!(report.slow_used_bytes > 1 << 20, system.is_tiered());
+                let rate = report.whole.hit_rate.unwrap();
+                assert_eq!(rate < 0.99, system.is_tiered(), "{system} {workload}: {rate}");
+                assert!(report.peaks.fast_bytes <= 2 << 20 || !system.is_tiered());
+            }
+        }
+    }
+
+    #[test]
+    fn a_reused_store_is_not_loaded_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(System::Kelvin, dir.path());
+        assert!(run(&options, &mut NoProgress).unwrap().load.is_some());
+        options.reuse = true;
+        assert!(run(&options, &mut NoProgress).unwrap().load.is_none());
+    }
+
+    #[test]
+    fn only_limited_devices_are_throttled() {
+        let mut limits = DeviceLimits::default();
+        assert_eq!(device_limits(&limits), [None, None]);
+        limits.slow_read_iops = Some(1000);
+        limits.slow_bandwidth = Some(1 << 20);
+        let [fast, slow] = device_limits(&limits);
+        assert_eq!(fast, None);
+        let slow = slow.unwrap();
+        assert_eq!(
+            (slow.read_iops, slow.write_iops, slow.write_bandwidth),
+            (Some(1000), None, Some(1 << 20))
+        );
+    }
+}
