@@ -92,8 +92,9 @@ pub struct JobContext {
     pub clock: Arc<dyn Clock>,
     /// How tables are made.
     pub options: TableOptions,
-    /// The live snapshots and the sequence number visible when they were listed, ascending. Without the latter a
-    /// snapshot taken while the job runs could miss versions the job took for shadowed.
+    /// The live snapshots, and last the sequence number visible when they were listed, ascending. Inputs must hold
+    /// nothing newer than that: a snapshot taken while the job runs could otherwise fall between two versions of
+    /// which the job drops the older.
     pub snapshots: Vec<Sequence>,
     /// Tables below the output, as runs of disjoint tables in key order ([`deeper_runs`]). Not used by flushes nor by
     /// plans marked bottommost.
