@@ -1,0 +1,158 @@
+//! What is crashed: every short sequence of state-changing operations, and longer lives.
+//!
+//! Sequences that begin alike share their beginning: of each only the points of its last operation (and of the
+//! closing behind it) are looked at, so every point of every sequence is looked at once.
+
+use kelvin::{Durability, Options};
+use rand::RngExt;
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{START_MS, Scenario, Setup, Step};
+use crate::oracle::Write;
+
+/// Operations sequences are made of.
+pub const OPERATIONS: usize = 14;
+/// Longer scenarios.
+pub const LONG: u64 = 20;
+
+/// Where scenarios run.
+pub const SETUPS: [Setup; 4] = [
+    Setup { name: "one tier", tiered: false, change: |options| options },
+    Setup { name: "two tiers", tiered: true, change: |options| options },
+    Setup { name: "one tier, small logs", tiered: false, change: small_logs },
+    Setup { name: "two tiers, level 0 of one table", tiered: true, change: eager },
+];
+
+fn small_logs(options: Options) -> Options {
+    options.advanced(|a| {
+        a.wal_bytes_max = Some(64 << 10);
+        a.manifest_bytes_max = Some(4 << 10);
+    })
+}
+
+fn eager(options: Options) -> Options {
+    options.advanced(|a| {
+        a.level0_compact_at = Some(1);
+        a.manifest_bytes_max = Some(4 << 10);
+    })
+}
+
+fn key(index: usize) -> Vec<u8> {
+    format!("key{}", index % 4).into_bytes()
+}
+
+/// A value nothing else has; every third is longer than a sector.
+fn value(index: usize) -> Vec<u8> {
+    let mut value = format!("value {index:04} ").into_bytes();
+    value.resize(if index.is_multiple_of(3) { 1300 } else { 60 }, b'.');
+    value
+}
+
+fn put(keyspace: &str, index: usize) -> Write {
+    Write::Put { keyspace: keyspace.into(), key: key(index), value: value(index), expiry_ms: None }
+}
+
+/// The steps of operation `which`, the `index`-th of its scenario.
+fn operation(which: usize, index: usize) -> Vec<Step> {
+    let default = "default".to_string();
+    match which {
+        0 => vec![Step::Commit(vec![put("default", index)], Durability::Sync)],
+        1 => vec![Step::Commit(vec![put("default", index)], Durability::Os)],
+        2 => {
+            vec![Step::Commit(vec![Write::Delete { keyspace: default, key: key(index + 3) }], Durability::Os)]
+        }
+        3 => vec![Step::Commit(
+            vec![Write::DeleteRange { keyspace: default, start: b"key1".to_vec(), end: b"key3".to_vec() }],
+            Durability::Sync,
+        )],
+        4 => vec![Step::Commit(vec![put("two", index), put("default", index + 1)], Durability::Os)],
+        5 => vec![Step::Flush],
+        6 => vec![Step::CompactAll],
+        7 => vec![Step::Checkpoint],
+        8 => vec![Step::Reopen],
+        9 => vec![Step::CreateKeyspace("three".into())],
+        10 => vec![Step::DropKeyspace("two".into())],
+        11 => {
+            let expiry_ms = Some(START_MS + 500);
+            let write = Write::Put { keyspace: default, key: key(index), value: value(index), expiry_ms };
+            vec![Step::Commit(vec![write], Durability::Os), Step::Advance(300)]
+        }
+        12 => vec![Step::Background(2)],
+        _ => vec![Step::Commit(vec![put("two", index)], Durability::Memory)],
+    }
+}
+
+/// A store with a table of each tier, a table at level 0, and records in the log.
+fn prelude() -> Vec<Step> {
+    let commit = |writes, durability| Step::Commit(writes, durability);
+    vec![
+        commit((0..4).map(|index| put("default", 100 + index)).collect(), Durability::Os),
+        Step::CompactAll,
+        commit(vec![put("default", 104), put("two", 105)], Durability::Sync),
+        Step::Flush,
+        commit(vec![put("two", 106)], Durability::Os),
+    ]
+}
+
+/// Every sequence of at most `longest` operations, from an empty store and from one with data.
+pub fn sequences(longest: u32) -> impl Iterator<Item = Scenario> {
+    (1..=longest).flat_map(|length| (0..OPERATIONS.pow(length)).map(move |code| (length, code))).flat_map(
+        |(length, code)| {
+            SETUPS[..2].iter().flat_map(move |&setup| {
+                [false, true].into_iter().map(move |filled| sequence(setup, filled, length, code))
+            })
+        },
+    )
+}
+
+fn sequence(setup: Setup, filled: bool, length: u32, mut code: usize) -> Scenario {
+    let mut steps = if filled { prelude() } else { Vec::new() };
+    let mut name = format!("{}, {}", setup.name, if filled { "filled" } else { "empty" });
+    let mut from_step = 0;
+    for index in 0..length {
+        let which = code % OPERATIONS;
+        code /= OPERATIONS;
+        if index > 0 || filled {
+            from_step = steps.len();
+        }
+        name.push_str(&format!(", {which}"));
+        steps.extend(operation(which, usize::try_from(index).unwrap_or(0) * 2));
+    }
+    Scenario { name, setup, steps, from_step }
+}
+
+/// Longer lives: many operations with much background work between them, on every setup.
+pub fn long(seed: u64) -> impl Iterator<Item = Scenario> {
+    (0..LONG).map(move |number| {
+        let setup = SETUPS[usize::try_from(number).unwrap_or(0) % SETUPS.len()];
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(LONG) + number);
+        let mut steps = Vec::new();
+        let length = rng.random_range(20..60);
+        for index in 0..length {
+            steps.extend(match rng.random_range(0..30) {
+                0..=2 => vec![bulk(&mut rng, index)],
+                3..=4 => vec![Step::Sync],
+                5..=7 => vec![Step::Background(rng.random_range(1..4))],
+                8..=9 => vec![Step::Flush],
+                which => operation(which % OPERATIONS, index * 2),
+            });
+        }
+        Scenario { name: format!("{}, long {number}", setup.name), setup, steps, from_step: 0 }
+    })
+}
+
+/// A batch that fills most of a memtable.
+fn bulk(rng: &mut Xoshiro256PlusPlus, index: usize) -> Step {
+    let keyspace = if rng.random_range(0..3) == 0 { "two" } else { "default" };
+    let count = rng.random_range(2..14);
+    let writes = (0..count).map(|at| Write::Put {
+        keyspace: keyspace.into(),
+        key: format!("bulk{:03}", rng.random_range(0..40)).into_bytes(),
+        value: value(1000 * (index + 1) + at * 3),
+        expiry_ms: None,
+    });
+    let levels = [Durability::Memory, Durability::Os, Durability::Sync];
+    let writes = writes.collect();
+    Step::Commit(writes, levels[rng.random_range(0..levels.len())])
+}
