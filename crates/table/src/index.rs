@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 
 use kelvin_base::coding::{get_u64, get_varint, put_varint};
 
+use crate::block::common_len;
 use crate::format::{Handle, TRAILER_BYTES};
 
 /// Collects the index while a table is written.
@@ -24,7 +25,7 @@ pub struct IndexBuilder {
 /// The shortest key at or behind `last` and before `next`, where `last < next`.
 #[must_use]
 pub fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
-    let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
+    let common = common_len(last, next);
     if let (Some(&low), Some(&high)) = (last.get(common), next.get(common))
         && low + 1 < high
     {
@@ -38,7 +39,7 @@ pub fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
 impl IndexBuilder {
     /// Adds a block of `len` bytes (trailer not counted) whose entries are at or before the separator.
     pub fn add(&mut self, user_key: &[u8], trailer: u64, len: usize) {
-        let shared = self.last.iter().zip(user_key).take_while(|(a, b)| a == b).count();
+        let shared = common_len(&self.last, user_key);
         put_varint(&mut self.out, shared as u64);
         put_varint(&mut self.out, (user_key.len() - shared) as u64);
         self.out.extend_from_slice(&user_key[shared..]);
@@ -119,7 +120,7 @@ fn common_prefix(mut input: &[u8], count: usize) -> Option<Vec<u8>> {
         if number == 0 {
             common.clone_from(&key);
         }
-        let len = common.iter().zip(&key).take_while(|(a, b)| a == b).count();
+        let len = common_len(&common, &key);
         common.truncate(len);
     }
     common.shrink_to_fit();
