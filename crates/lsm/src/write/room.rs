@@ -66,8 +66,12 @@ impl Engine {
         if let Some(error) = self.health.background_error() {
             return Some(error);
         }
-        let idle = self.is_idle() && self.files.is_quiet();
-        idle.then(|| {
+        if !self.is_idle() || !self.files.is_quiet() {
+            return None;
+        }
+        // The job that ended last may not have worked the pressure out anew yet.
+        self.refresh_pressure();
+        matches!(self.pressure_now(), Pressure::Stop(_)).then(|| {
             Error::new(ErrorKind::NoSpace, "the fast tier is full and nothing can be moved off it")
                 .tier(Tier::Fast)
                 .expected(
