@@ -14,7 +14,7 @@ const FILE_LINES_MAX: usize = 600;
 const TEST_MODULE_LINES_MAX: usize = 150;
 
 /// Lower crates first: a crate depends only on crates of lower rank.
-const RANKS: [(&str, u32); 10] = [
+const RANKS: [(&str, u32); 11] = [
     ("base", 0),
     ("storage", 1),
     ("cache", 1),
@@ -24,6 +24,7 @@ const RANKS: [(&str, u32); 10] = [
     ("workload", 5),
     ("peer-rocksdb", 1),
     ("sim", 5),
+    ("fuzzing", 6),
     ("cli", 6),
 ];
 

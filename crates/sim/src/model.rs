@@ -122,16 +122,27 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// The first difference.
-    pub fn run(mut self, seed: u64, count: u64, keys: u64) -> Result<(), Mismatch> {
-        let mut generator = Generator::new(seed, keys);
+    pub fn run(self, seed: u64, count: u64, keys: u64) -> Result<(), Mismatch> {
+        self.run_all(Generator::new(seed, keys), &format!("seed {seed}"), count)
+    }
+
+    /// Runs the operations of `generator` until it is exhausted, at most `count`, then compares everything. `origin`
+    /// names the list in messages.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn run_all(mut self, mut generator: Generator, origin: &str, count: u64) -> Result<(), Mismatch> {
         for step in 0..count {
+            if generator.is_exhausted() {
+                break;
+            }
             let op = generator.next_op();
             self.apply(&op).map_err(|what| {
-                Mismatch(format!("[{}] seed {seed}, step {step}, {op:?}: {what}", self.setting.name))
+                Mismatch(format!("[{}] {origin}, step {step}, {op:?}: {what}", self.setting.name))
             })?;
         }
         self.compare_all(self.oracle.moment())
-            .map_err(|what| Mismatch(format!("[{}] seed {seed}, at the end: {what}", self.setting.name)))
+            .map_err(|what| Mismatch(format!("[{}] {origin}, at the end: {what}", self.setting.name)))
     }
 
     fn db(&self) -> Check<&Db> {

@@ -149,10 +149,35 @@ pub enum Op {
     CompareAll,
 }
 
+/// Where a generator's choices come from.
+#[derive(Debug)]
+enum Source {
+    Seed(Xoshiro256PlusPlus),
+    /// Bytes not yet used; zeros once they are. A fuzzer that changes one byte changes one choice.
+    Bytes(std::vec::IntoIter<u8>),
+}
+
+impl Source {
+    /// A number below `bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        match self {
+            Self::Seed(rng) => rng.random_range(0..bound.max(1)),
+            Self::Bytes(bytes) => {
+                let (mut number, mut reach) = (0_u64, 1_u64);
+                while reach < bound {
+                    number = number << 8 | u64::from(bytes.next().unwrap_or(0));
+                    reach = reach.saturating_mul(256);
+                }
+                number % bound.max(1)
+            }
+        }
+    }
+}
+
 /// A generator of operations.
 #[derive(Debug)]
 pub struct Generator {
-    rng: Xoshiro256PlusPlus,
+    source: Source,
     keys: u64,
 }
 
@@ -160,15 +185,27 @@ impl Generator {
     /// Operations of `seed` over about `keys` keys.
     #[must_use]
     pub fn new(seed: u64, keys: u64) -> Self {
-        Self { rng: Xoshiro256PlusPlus::seed_from_u64(seed), keys }
+        Self { source: Source::Seed(Xoshiro256PlusPlus::seed_from_u64(seed)), keys }
+    }
+
+    /// Operations that `bytes` choose, over about `keys` keys.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8], keys: u64) -> Self {
+        Self { source: Source::Bytes(bytes.to_vec().into_iter()), keys }
+    }
+
+    /// True once there are no bytes left to choose with; a seed is never exhausted.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        matches!(&self.source, Source::Bytes(bytes) if bytes.as_slice().is_empty())
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        self.rng.random_range(0..bound.max(1))
+        self.source.below(bound)
     }
 
     fn index(&mut self, bound: usize) -> usize {
-        self.rng.random_range(0..bound.max(1))
+        usize::try_from(self.below(bound as u64)).unwrap_or(0)
     }
 
     fn chance(&mut self, percent: u64) -> bool {
@@ -195,7 +232,7 @@ impl Generator {
             2..=5 => 300,
             _ => 24,
         };
-        let mut value = self.rng.random::<u64>().to_le_bytes().repeat(len / 8 + 1);
+        let mut value = self.below(u64::MAX).to_le_bytes().repeat(len / 8 + 1);
         value.truncate(len);
         value
     }

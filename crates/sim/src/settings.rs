@@ -9,6 +9,7 @@ use kelvin_storage::Storage;
 use kelvin_storage::memory::MemoryStorage;
 
 use crate::model::{Mismatch, Run, Setting};
+use crate::ops::Generator;
 
 /// One way to run a store.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +126,23 @@ fn base(configuration: &Configuration, fast: &Path, slow: &Path) -> Options {
 /// # Errors
 /// The first difference from the model.
 pub fn run(configuration: &Configuration, seed: u64, count: u64, keys: u64) -> Result<(), Mismatch> {
+    run_all(configuration, Generator::new(seed, keys), seed, count)
+}
+
+/// Runs at most `count` operations that `bytes` choose under `configuration` on memory devices.
+///
+/// # Errors
+/// The first difference from the model.
+pub fn run_bytes(configuration: &Configuration, bytes: &[u8], count: u64, keys: u64) -> Result<(), Mismatch> {
+    run_all(configuration, Generator::of_bytes(bytes, keys), 0, count)
+}
+
+fn run_all(
+    configuration: &Configuration,
+    generator: Generator,
+    seed: u64,
+    count: u64,
+) -> Result<(), Mismatch> {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let manual = (!configuration.threads).then(|| Arc::new(ManualExecutor::new()));
     let executor: Arc<dyn Executor> = match &manual {
@@ -149,5 +167,5 @@ pub fn run(configuration: &Configuration, seed: u64, count: u64, keys: u64) -> R
         executor: manual,
         name: configuration.name,
     };
-    Run::new(setting)?.run(seed, count, keys)
+    Run::new(setting)?.run_all(generator, &format!("seed {seed}"), count)
 }

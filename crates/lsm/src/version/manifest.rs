@@ -61,14 +61,7 @@ impl Writer {
         let path = dir.join(manifest_name(number));
         let failed = |error| Failure::Append(io_error("cannot make a manifest", &path, error));
         let mut file = storage.create(&path, Create::new(IoMode::Buffered)).map_err(failed)?;
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        header.extend_from_slice(&MAGIC);
-        header.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        header.extend_from_slice(&number.to_le_bytes());
-        header.extend_from_slice(&uuid);
-        let check = hash64_seeded(place_seed(number, 0), &header);
-        header.extend_from_slice(&check.to_le_bytes());
-        file.append(&header).map_err(failed)?;
+        file.append(&header(number, uuid)).map_err(failed)?;
         Ok(Self { file, path, number, size_bytes: HEADER_BYTES as u64 })
     }
 
@@ -100,6 +93,39 @@ impl Writer {
     }
 }
 
+/// The header of manifest `number`.
+fn header(number: u64, uuid: [u8; 16]) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend_from_slice(&MAGIC);
+    header.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    header.extend_from_slice(&number.to_le_bytes());
+    header.extend_from_slice(&uuid);
+    let check = hash64_seeded(place_seed(number, 0), &header);
+    header.extend_from_slice(&check.to_le_bytes());
+    header
+}
+
+/// A manifest of these encoded edits under good checksums, whatever the edits say: what fuzzing needs to reach behind
+/// the checksums.
+///
+/// # Errors
+/// `InvalidArgument` if an edit is larger than 4 GiB.
+pub fn sign(number: u64, uuid: [u8; 16], edits: &[&[u8]]) -> Result<Vec<u8>> {
+    let mut out = header(number, uuid);
+    for edit in edits {
+        let record = frame(number, out.len() as u64, edit)?;
+        out.extend_from_slice(&record);
+    }
+    Ok(out)
+}
+
+/// What `CURRENT` says when manifest `number` is in force.
+#[must_use]
+pub fn current_line(number: u64) -> String {
+    let name = manifest_name(number);
+    format!("{name} {:016x}\n", hash64_seeded(number, name.as_bytes()))
+}
+
 /// Frame and payload of a record at `offset`.
 fn frame(number: u64, offset: u64, payload: &[u8]) -> Result<Vec<u8>> {
     let len = u32::try_from(payload.len()).map_err(|_| Error::invalid("an edit is larger than 4 GiB"))?;
@@ -126,8 +152,7 @@ pub(super) fn set_current(storage: &dyn Storage, dir: &Path, number: u64) -> Res
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(before(error)),
         _ => {}
     }
-    let name = manifest_name(number);
-    let line = format!("{name} {:016x}\n", hash64_seeded(number, name.as_bytes()));
+    let line = current_line(number);
     let mut file = storage.create(&new, Create::new(IoMode::Buffered)).map_err(before)?;
     file.append(line.as_bytes()).map_err(before)?;
     let unknown = |error| Failure::Unknown(io_error("cannot switch to a new manifest", &current, error));

@@ -1,0 +1,6 @@
+//! See `kelvin_fuzzing`: target `block`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    kelvin_fuzzing::run("block", data);
+});
