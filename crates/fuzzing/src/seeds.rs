@@ -19,7 +19,7 @@ use kelvin_lsm::wal::format::log_name;
 use kelvin_lsm::wal::writer::WalOptions;
 use kelvin_storage::WriteFile;
 use kelvin_table::block::BlockBuilder;
-use kelvin_table::{Compression, TableOptions, TableWriter, fuzz};
+use kelvin_table::{Compression, Properties, TableOptions, TableWriter, fuzz};
 use parking_lot::Mutex;
 
 use crate::log::FIRST_LOG;
@@ -257,11 +257,13 @@ fn block() -> Vec<u8> {
 
 fn tables() -> Vec<Seed> {
     let block = block();
-    let mut signed = join(&[&[], &[], &[]]);
+    let properties = Properties { entries: 12, sequence_max: 12, ..Properties::default() };
+    // No filter, no tombstones.
+    let mut signed = join(&[b"", b"\0", &properties.encode()]);
     put_bytes(&mut signed, &block);
     signed.push(0);
     put_bytes(&mut signed, b"key0011");
-    signed.extend_from_slice(&trailer(12, Kind::Value as u8).to_le_bytes());
+    signed.extend_from_slice(&0_u64.to_le_bytes());
     let mut seeds = vec![
         seed("table", "plain", table(Compression::None, 40, false)),
         seed("table", "lz4-tombstones", table(Compression::Lz4, 40, true)),

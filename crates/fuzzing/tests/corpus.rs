@@ -16,15 +16,19 @@ fn corpus() -> PathBuf {
 
 /// Name and bytes of every file of a target, by name.
 #[expect(clippy::disallowed_methods, reason = "reads the project's own files, not a store's")]
+fn read_files(dir: &Path) -> std::io::Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        files.push((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?));
+    }
+    files.sort();
+    Ok(files)
+}
+
 fn files(target: &Target) -> Vec<(String, Vec<u8>)> {
     let dir = corpus().join(target.name);
-    let entries = std::fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
-    let mut files: Vec<(String, Vec<u8>)> = entries
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(path).unwrap()))
-        .collect();
-    files.sort();
-    files
+    read_files(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
 }
 
 fn run(target: &Target, data: &[u8], what: &str) -> bool {

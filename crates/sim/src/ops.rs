@@ -190,8 +190,8 @@ impl Generator {
 
     /// Operations that `bytes` choose, over about `keys` keys.
     #[must_use]
-    pub fn of_bytes(bytes: &[u8], keys: u64) -> Self {
-        Self { source: Source::Bytes(bytes.to_vec().into_iter()), keys }
+    pub fn of_bytes(bytes: Vec<u8>, keys: u64) -> Self {
+        Self { source: Source::Bytes(bytes.into_iter()), keys }
     }
 
     /// True once there are no bytes left to choose with; a seed is never exhausted.

@@ -134,7 +134,7 @@ pub fn run(configuration: &Configuration, seed: u64, count: u64, keys: u64) -> R
 /// # Errors
 /// The first difference from the model.
 pub fn run_bytes(configuration: &Configuration, bytes: &[u8], count: u64, keys: u64) -> Result<(), Mismatch> {
-    run_all(configuration, Generator::of_bytes(bytes, keys), 0, count)
+    run_all(configuration, Generator::of_bytes(bytes.to_vec(), keys), 0, count)
 }
 
 fn run_all(
