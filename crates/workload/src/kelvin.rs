@@ -16,14 +16,17 @@ use kelvin_storage::{Storage, ThrottledStorage};
 use crate::options::{BenchOptions, DeviceLimits};
 use crate::subject::{ByteCounts, Counters, Subject};
 
+/// The store's directory beside the benchmark's mark: the engine refuses a new store among files it does not know.
+const STORE: &str = "store";
+
 /// The store's options for these of the benchmark, without its environment.
 fn settings(options: &BenchOptions) -> Options {
-    let mut settings = Options::new(options.fast_dir())
+    let mut settings = Options::new(options.fast_dir().join(STORE))
         .memory(options.memory)
         .durability(Durability::Os)
         .compression(CompressionChoice::None);
     if let Some((dir, bytes)) = options.slow_dir().zip(options.fast_capacity) {
-        settings = settings.slow(dir).fast_capacity(bytes);
+        settings = settings.slow(dir.join(STORE)).fast_capacity(bytes);
     }
     settings
 }
@@ -146,7 +149,8 @@ mod tests {
                 assert_eq!(report.slow_used_bytes > 1 << 20, system.is_tiered());
                 let rate = report.whole.hit_rate.unwrap();
                 assert_eq!(rate < 0.99, system.is_tiered(), "{system} {workload}: {rate}");
-                assert!(report.peaks.fast_bytes <= 2 << 20 || !system.is_tiered());
+                // The benchmark's mark takes one block beside the store.
+                assert!(report.peaks.fast_bytes <= (2 << 20) + 4096 || !system.is_tiered());
             }
         }
     }
