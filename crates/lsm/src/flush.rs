@@ -18,6 +18,7 @@ use crate::space::{Priority, Reservation};
 use crate::tiers::Purpose;
 use crate::version::{Edit, FileNumbers, LEVELS, TableMeta};
 use crate::view::KeyspaceState;
+use crate::write::room::flush_slack_bytes;
 
 impl Engine {
     /// Writes the sealed memtables of `keyspace` into level 0.
@@ -35,7 +36,7 @@ impl Engine {
         }
         let bytes: u64 = imms.iter().map(|imm| imm.memory_bytes()).sum();
         let reservation =
-            self.space.reserve(Tier::Fast, bytes + bytes / 8 + (64 << 10), Priority::Essential)?;
+            self.space.reserve(Tier::Fast, bytes + flush_slack_bytes(bytes), Priority::Essential)?;
         let metas = self.write_level_zero(&imms, self.outputs(Purpose::Flush))?;
         let mut edit = Edit::default();
         let mut written = 0;
@@ -224,7 +225,7 @@ impl Engine {
                 let mut work = self.work.lock();
                 let versions = self.versions_now();
                 let step = pick_range(
-                    &self.pick_input(&versions, &work),
+                    &self.pick_input(&versions, &work, 0),
                     keyspace.id,
                     level,
                     (lower, upper),

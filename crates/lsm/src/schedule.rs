@@ -97,8 +97,12 @@ impl Engine {
             return false;
         }
         let versions = self.versions_now();
-        let Some(plan) = pick(&self.pick_input(&versions, &work)) else { return false };
-        self.begin_compaction(&mut work, plan)
+        let Some(plan) = self.next_plan(&versions, &work) else { return false };
+        let begun = self.begin_compaction(&mut work, plan);
+        drop(work);
+        // It may have taken the room that writers counted on.
+        self.refresh_pressure();
+        begun
     }
 
     /// The versions of all keyspaces.
@@ -106,8 +110,28 @@ impl Engine {
         self.keyspaces.load().iter().map(|one| Arc::clone(&one.peek().version)).collect()
     }
 
-    /// What a choice of compaction depends on.
-    pub(crate) fn pick_input<'a>(&'a self, versions: &'a [Arc<Version>], work: &'a Work) -> PickInput<'a> {
+    /// The compaction to run next. It leaves room for flushes, which come first; only with nothing else going on
+    /// may it have all the space there is, and writers wait meanwhile.
+    fn next_plan(&self, versions: &[Arc<Version>], work: &Work) -> Option<Plan> {
+        let kept_bytes = self.flush_need_bytes().saturating_add(self.config.memtable_bytes);
+        pick(&self.pick_input(versions, work, kept_bytes)).or_else(|| {
+            let alone = work.is_quiet() && !self.has_sealed();
+            alone.then(|| pick(&self.pick_input(versions, work, 0))).flatten()
+        })
+    }
+
+    /// True if a sealed memtable waits for its flush or is being flushed.
+    fn has_sealed(&self) -> bool {
+        self.keyspaces.load().iter().any(|one| !one.peek().imms.is_empty())
+    }
+
+    /// What a choice of compaction depends on, `kept_bytes` of the fast tier not to be used.
+    pub(crate) fn pick_input<'a>(
+        &'a self,
+        versions: &'a [Arc<Version>],
+        work: &'a Work,
+        kept_bytes: u64,
+    ) -> PickInput<'a> {
         let free = |tier| self.space.available(tier, Priority::Essential).unwrap_or(u64::MAX);
         PickInput {
             versions,
@@ -115,7 +139,7 @@ impl Engine {
             running: &work.running,
             now_ms: self.env.clock.unix_millis(),
             oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.publisher.visible()),
-            free_bytes: [free(Tier::Fast), free(Tier::Slow)],
+            free_bytes: [free(Tier::Fast).saturating_sub(kept_bytes), free(Tier::Slow)],
             held: work.held_compactions(),
         }
     }
@@ -174,6 +198,10 @@ impl Engine {
             Ok(()) => {
                 let mut work = self.work.lock();
                 let recovered = work.delays.remove(&kind).is_some() && work.delays.is_empty();
+                // A flush that only waited for room need not wait longer.
+                if !work.delays.contains_key(&Kind::Flush) {
+                    work.held.remove(&Kind::Flush);
+                }
                 drop(work);
                 if recovered {
                     self.health.note_background(None);
@@ -188,16 +216,28 @@ impl Engine {
     }
 
     fn failed(&self, kind: Kind, error: &Error) {
+        let mut work = self.work.lock();
+        // Work in flight gives its space back when it ends: a flush that found none waits and has not failed.
+        let frees_soon = !work.running.is_empty() || !self.files.is_quiet();
+        if kind == Kind::Flush && error.kind() == ErrorKind::NoSpace && frees_soon {
+            work.held.insert(kind);
+            drop(work);
+            self.hold(kind, RETRY_FIRST);
+            return;
+        }
         self.health.note_background(Some(error));
         self.counters.work.failures.add(1);
-        let mut work = self.work.lock();
         let delay = work.delays.get(&kind).map_or(RETRY_FIRST, |last| (*last * 2).min(RETRY_MAX));
         work.delays.insert(kind, delay);
         work.held.insert(kind);
         drop(work);
-        if error.kind() == ErrorKind::ReadOnly {
-            return;
+        if error.kind() != ErrorKind::ReadOnly {
+            self.hold(kind, delay);
         }
+    }
+
+    /// Lets work of `kind` go on after `delay`.
+    fn hold(&self, kind: Kind, delay: Duration) {
         let engine = self.me.clone();
         self.env.executor.spawn_after(
             delay,
@@ -219,11 +259,11 @@ impl Engine {
     /// True if nothing is queued, running or due.
     pub(crate) fn is_idle(&self) -> bool {
         let work = self.work.lock();
-        let sealed = self.keyspaces.load().iter().any(|one| !one.peek().imms.is_empty());
-        if !work.is_quiet() || sealed && !work.held.contains(&Kind::Flush) {
+        // A flush held up by its failure counts as done with for now; one that waits for room does not.
+        let flush_failed = work.held.contains(&Kind::Flush) && work.delays.contains_key(&Kind::Flush);
+        if !work.is_quiet() || self.has_sealed() && !flush_failed {
             return false;
         }
-        let versions = self.versions_now();
-        pick(&self.pick_input(&versions, &work)).is_none()
+        self.next_plan(&self.versions_now(), &work).is_none()
     }
 }

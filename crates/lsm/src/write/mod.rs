@@ -12,7 +12,7 @@
 pub mod group;
 pub mod log;
 pub mod publish;
-mod room;
+pub(crate) mod room;
 pub mod stall;
 
 use std::sync::Arc;

@@ -47,6 +47,8 @@ impl Engine {
         let start = self.env.clock.now();
         self.schedule();
         let outcome = self.signal.wait_for(&*self.env.executor, || {
+            // Files are removed behind the back of the jobs that ended.
+            self.refresh_pressure();
             if !matches!(self.pressure_now(), Pressure::Stop(_)) {
                 return Some(Ok(()));
             }
@@ -120,16 +122,36 @@ impl Engine {
         self.pressure.store(pressure(&debts));
     }
 
+    /// What the fast tier must have free for the writes let in so far to reach a table: the tables of the sealed
+    /// memtables, and log and table of the active one. Compactions leave it alone, or a flush would find no room.
+    pub(crate) fn flush_need_bytes(&self) -> u64 {
+        let table = |bytes: u64| bytes.saturating_add(flush_slack_bytes(bytes));
+        let keyspaces = self.keyspaces.load();
+        let sealed: u64 = keyspaces
+            .iter()
+            .map(|one| one.peek().imms.iter().map(|imm| imm.memory_bytes()).sum::<u64>())
+            .filter(|&bytes| bytes > 0)
+            .map(table)
+            .sum();
+        let memtable = self.config.memtable_bytes;
+        sealed.saturating_add(table(memtable)).saturating_add(memtable)
+    }
+
     /// The fast tier's want of room for another memtable's log and table.
     fn space_debt(&self) -> Option<Debt> {
         let available = self.space.available(Tier::Fast, Priority::Essential)?;
-        let step = self.config.memtable_bytes.saturating_mul(2);
-        let comfortable = self.config.reserve(Tier::Fast) / 2;
+        let step = self.config.memtable_bytes.saturating_mul(2).max(1);
+        let comfortable = self.flush_need_bytes().saturating_add(step);
         Some(Debt {
             reason: Reason::FastSpace,
             amount: comfortable.saturating_sub(available),
             slow_at: 0,
-            stop_at: comfortable.saturating_sub(step).max(1),
+            stop_at: step,
         })
     }
+}
+
+/// What a table may take beyond the `bytes` of the memtables it is made of.
+pub(crate) const fn flush_slack_bytes(bytes: u64) -> u64 {
+    bytes / 8 + (64 << 10)
 }
