@@ -33,7 +33,9 @@ impl Engine {
         if keyspace.is_dropped() {
             return Err(dropped(keyspace));
         }
-        edit.set_last_sequence(self.publisher.visible());
+        if !flushed.is_empty() {
+            self.raise_log_floor(&versions, &mut edit);
+        }
         let installed = versions.log_and_apply(&edit);
         let changed = installed.inspect_err(|error| self.manifest_failed(&versions, error))?;
         let gone: BTreeSet<u64> = flushed.iter().map(|mem| mem.id()).collect();
@@ -51,6 +53,32 @@ impl Engine {
         drop(versions);
         self.refresh_memory();
         Ok(())
+    }
+
+    /// Adds to `edit` the oldest WAL file that each keyspace still needs, idle ones included, so that recovery reads no
+    /// file below, and the last sequence number before the oldest of them, which recovery goes on from. True if that
+    /// file changes. Views only move on to later files, so looking without their writers' lock is careful.
+    pub(crate) fn raise_log_floor(&self, versions: &VersionSet, edit: &mut Edit) -> bool {
+        let planned = edit.wal_numbers.clone();
+        let dropped = edit.dropped.clone();
+        let mut floor = u64::MAX;
+        for (id, _, before, _) in versions.keyspaces().filter(|(id, ..)| !dropped.contains(id)) {
+            let mut needed = planned.iter().filter(|(of, _)| *of == id).map(|(_, number)| *number).max();
+            if needed.is_none()
+                && let Some(keyspace) = self.keyspaces.load().by_id(id)
+            {
+                let number = keyspace.peek().wal_number_min();
+                needed = Some(number);
+                if number > before {
+                    edit.set_wal_number(id, number);
+                }
+            }
+            floor = floor.min(needed.unwrap_or(before).max(before));
+        }
+        if let Some(base) = self.wals.base(floor) {
+            edit.set_last_sequence(base);
+        }
+        versions.wal_number_min().is_some_and(|before| floor > before)
     }
 
     /// After a failure of unknown outcome nothing may be written any more (RELIABILITY M4).
@@ -83,7 +111,9 @@ impl Engine {
 
     pub(crate) fn install_dropped_keyspace(&self, edit: &Edit, state: &KeyspaceState) -> Result<()> {
         let mut versions = self.versions.lock();
-        let changed = versions.log_and_apply(edit);
+        let mut edit = edit.clone();
+        self.raise_log_floor(&versions, &mut edit);
+        let changed = versions.log_and_apply(&edit);
         changed.inspect_err(|error| self.manifest_failed(&versions, error))?;
         state.mark_dropped();
         for level in &state.peek().version.levels {

@@ -29,7 +29,7 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::stats::Counters;
 use crate::tiers::{StoreId, TierHandle, identity};
-use crate::version::{CURRENT, Edit, TableOpener, VersionSet};
+use crate::version::{CURRENT, CURRENT_NEW, Edit, TableOpener, VersionSet};
 use crate::view::{KeyspaceState, View};
 use crate::wal::{LogFiles, replay};
 use crate::write::insert;
@@ -165,7 +165,9 @@ fn create(
 /// A new store is not made among the files of something else.
 fn refuse_foreign(fast: &TierHandle) -> Result<()> {
     let ours = |name: &str| {
-        name == LOCK || name == "lost+found" || name.ends_with(".manifest") || name.ends_with(".tmp")
+        matches!(name, LOCK | CURRENT_NEW | "lost+found")
+            || name.ends_with(".manifest")
+            || name.ends_with(".tmp")
     };
     for path in fast.list()? {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -220,12 +222,13 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     for &number in &numbers {
         versions.file_numbers().seen(number);
     }
-    let recovered = replay_logs(&config, &files, &versions, &numbers)?;
+    let recovered = replay_logs(&config, &files, &versions, &wals, &numbers)?;
     let last = recovered.last_sequence;
     let file_numbers = Arc::clone(versions.file_numbers());
     let writer = wals.create(file_numbers.next())?;
     files.tier(Tier::Fast)?.sync_dir()?;
     let number = writer.number();
+    wals.begins_behind(number, last);
     let mut states = Vec::new();
     for (id, name, _, version) in versions.keyspaces() {
         let imms = recovered.sealed(id);
@@ -301,27 +304,22 @@ impl Recovered {
     }
 }
 
-fn replay_logs(config: &Config, files: &Files, versions: &VersionSet, numbers: &[u64]) -> Result<Recovered> {
+fn replay_logs(
+    config: &Config,
+    files: &Files,
+    versions: &VersionSet,
+    wals: &LogFiles,
+    numbers: &[u64],
+) -> Result<Recovered> {
     let fast = files.tier(Tier::Fast)?;
     let needed: BTreeMap<u32, u64> =
         versions.keyspaces().map(|(id, _, wal_number, _)| (id, wal_number)).collect();
     let least = needed.values().copied().min().unwrap_or(0);
     let numbers: Vec<u64> = numbers.iter().copied().filter(|&number| number >= least).collect();
     let mut recovered = Recovered { last_sequence: versions.last_sequence(), memtables: BTreeMap::new() };
-    let mut first = true;
-    let outcome = replay(&**fast.storage(), fast.dir(), &numbers, &mut |record| {
-        if std::mem::take(&mut first) && record.first_sequence > versions.last_sequence() + 1 {
-            return Err(Error::corruption(
-                &fast.path(format!("{:06}.wal", record.log)),
-                record.offset,
-                "a WAL file is missing",
-            )
-            .expected(
-                format!("records from sequence number {} on", versions.last_sequence() + 1),
-                format!("records from {} on", record.first_sequence),
-            )
-            .advice("acknowledged writes are lost unless the missing .wal file is put back"));
-        }
+    let base = Some(versions.last_sequence());
+    let outcome = replay(&**fast.storage(), fast.dir(), &numbers, base, &mut |record| {
+        wals.begins_behind(record.log, record.first_sequence.saturating_sub(1));
         for (sequence, op) in (record.first_sequence..).zip(BatchOps::new(record.batch)?) {
             let op = op?;
             let keyspace = op.keyspace();
@@ -333,7 +331,13 @@ fn replay_logs(config: &Config, files: &Files, versions: &VersionSet, numbers: &
         }
         Ok(())
     })?;
-    recovered.last_sequence = recovered.last_sequence.max(outcome.last_sequence.unwrap_or(0));
+    // What was read may be in the system's memory only. It must not go once later writes build on it (promise 2).
+    for &number in &numbers {
+        wals.sync_found(number)?;
+    }
+    let tables = versions.keyspaces().flat_map(|(_, _, _, version)| version.tables());
+    let newest = tables.map(|(_, file)| file.meta.sequence_max).max().unwrap_or(0);
+    recovered.last_sequence = outcome.last_sequence.unwrap_or(0).max(newest);
     Ok(recovered)
 }
 
@@ -357,6 +361,13 @@ fn recovered_memtable(
 impl Engine {
     /// Gives up WAL files that hold nothing any keyspace needs, and starts the work that is due.
     fn start(self: Arc<Self>) -> Result<()> {
+        {
+            let mut versions = self.versions.lock();
+            let mut edit = Edit::default();
+            if self.raise_log_floor(&versions, &mut edit) {
+                versions.log_and_apply(&edit)?;
+            }
+        }
         self.release_logs();
         self.refresh_memory();
         self.refresh_pressure();
@@ -374,6 +385,10 @@ impl Engine {
             (!view.mem.is_empty() || !view.imms.is_empty()).then(|| view.wal_number_min())
         };
         let least = self.keyspaces.load().iter().filter_map(held).min().unwrap_or(u64::MAX).min(log.number());
+        // Never what the manifest still asks for: recovery would miss it.
+        let recorded = self.versions.lock().wal_number_min().unwrap_or(0);
+        let least = least.min(recorded);
+        self.closed_logs.lock().retain(|writer| writer.number() >= least);
         // A file that cannot be removed is tried again at the next release.
         let _tried_again_later = self.wals.release(least);
         self.account_logs();

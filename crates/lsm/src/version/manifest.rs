@@ -19,7 +19,8 @@ use super::edit::Edit;
 
 /// Name of the file that names the manifest in force.
 pub const CURRENT: &str = "CURRENT";
-const CURRENT_NEW: &str = "CURRENT.new";
+/// Its successor, until it is renamed.
+pub const CURRENT_NEW: &str = "CURRENT.new";
 const MAGIC: [u8; 8] = *b"KELVMAN\n";
 const FORMAT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 44;

@@ -24,7 +24,7 @@ mod tree;
 pub use edit::{Edit, KeyspaceEntry};
 pub use file::{TableFile, TableOpener};
 pub use level::Level;
-pub use manifest::{CURRENT, current_line, manifest_name, sign as sign_manifest};
+pub use manifest::{CURRENT, CURRENT_NEW, current_line, manifest_name, sign as sign_manifest};
 pub use meta::TableMeta;
 pub use replay::{Keyspace as RecordedKeyspace, Recorded};
 pub use set::{FileNumbers, VersionSet, read_recorded, write_recorded};

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kelvin_base::{Error, Result};
-use kelvin_storage::Storage;
+use kelvin_base::{Error, Result, Sequence};
+use kelvin_storage::{Create, IoMode, Storage};
 use parking_lot::Mutex;
 
 use super::format::{log_path, parse_log_name};
@@ -43,6 +43,8 @@ struct Live {
     allocated: u64,
     /// Bytes written by its writer.
     written: Arc<AtomicU64>,
+    /// The last sequence number before its first record, if known.
+    base: Option<Sequence>,
 }
 
 impl Live {
@@ -69,7 +71,7 @@ impl LogFiles {
             let path = log_path(dir, number);
             let allocated =
                 storage.file_len(&path).map_err(|error| Error::io("measure a log", &path, error))?;
-            state.live.insert(number, Live { allocated, written: Arc::default() });
+            state.live.insert(number, Live { allocated, written: Arc::default(), base: None });
         }
         Ok(Self { storage, dir: dir.to_path_buf(), preallocate_bytes, recycle_max, state: Mutex::new(state) })
     }
@@ -90,8 +92,33 @@ impl LogFiles {
         let options = WalOptions { preallocate_bytes: self.preallocate_bytes, recycle };
         let writer = WalWriter::create(&*self.storage, &self.dir, number, options)?;
         let allocated = self.preallocate_bytes.max(spare.map_or(0, |(_, bytes)| bytes));
-        self.state.lock().live.insert(number, Live { allocated, written: writer.size() });
+        self.state.lock().live.insert(number, Live { allocated, written: writer.size(), base: None });
         Ok(writer)
+    }
+
+    /// Notes that the records of log `number` begin behind sequence number `base`; the first note stays.
+    pub fn begins_behind(&self, number: u64, base: Sequence) {
+        if let Some(live) = self.state.lock().live.get_mut(&number) {
+            live.base.get_or_insert(base);
+        }
+    }
+
+    /// The last sequence number before the first record of log `number`, if that was noted.
+    #[must_use]
+    pub fn base(&self, number: u64) -> Option<Sequence> {
+        self.state.lock().live.get(&number).and_then(|live| live.base)
+    }
+
+    /// Makes what log `number` holds survive power loss, by a handle of its own: for a log found at an opening, and
+    /// for one whose writer is of no more use since an append failed.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn sync_found(&self, number: u64) -> Result<()> {
+        let path = log_path(&self.dir, number);
+        let how = Create { reuse: true, ..Create::new(IoMode::Buffered) };
+        let synced = self.storage.create(&path, how).and_then(|mut file| file.sync());
+        synced.map_err(|error| Error::io("sync a log", &path, error))
     }
 
     /// Gives up every log below `needed`: keeps some of their files, removes the others.

@@ -39,7 +39,7 @@ pub struct ReplayRecord<'a> {
 pub struct Replayed {
     /// Records visited.
     pub records: u64,
-    /// Sequence number of the last operation visited.
+    /// Sequence number of the last operation visited, or the base without any.
     pub last_sequence: Option<Sequence>,
     /// Bytes of logs read.
     pub bytes: u64,
@@ -49,7 +49,8 @@ pub struct Replayed {
     pub dropped: Vec<u64>,
 }
 
-/// Visits every record of the logs `numbers` (ascending) in `dir`.
+/// Visits every record of the logs `numbers` (ascending) in `dir`. The first must begin right behind sequence number
+/// `base`, if that is given.
 ///
 /// # Errors
 /// `Corruption` as the rules and [`WalReader`] say, the storage's, or the visitor's.
@@ -57,10 +58,11 @@ pub fn replay(
     storage: &dyn Storage,
     dir: &Path,
     numbers: &[u64],
+    base: Option<Sequence>,
     visit: &mut dyn FnMut(ReplayRecord<'_>) -> Result<()>,
 ) -> Result<Replayed> {
     let limits = limits(storage, dir, numbers)?;
-    let mut replayed = Replayed::default();
+    let mut replayed = Replayed { last_sequence: base, ..Replayed::default() };
     for (index, (&number, &limit)) in numbers.iter().zip(&limits).enumerate() {
         let mut reader = WalReader::open(storage, dir, number)?;
         while let Some(record) = reader.next_record()? {

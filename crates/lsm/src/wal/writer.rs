@@ -165,6 +165,12 @@ impl WalWriter {
         self.number
     }
 
+    /// True once an error has made the writer useless (W3).
+    #[must_use]
+    pub const fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// The log's file.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -134,6 +134,7 @@ impl Engine {
         }
         let next = self.wals.create(self.new_file_number())?;
         let number = next.number();
+        self.wals.begins_behind(number, log.last_sequence);
         self.files.tier(Tier::Fast)?.sync_dir()?;
         self.account_logs();
         self.closed_logs.lock().push(log.start(next));
@@ -171,7 +172,8 @@ impl Engine {
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
         let mut closed = self.closed_logs.lock();
         for writer in closed.iter_mut() {
-            writer.sync()?;
+            // After a failed append what was acknowledged before it is in the file, but its writer refuses to sync.
+            if writer.has_failed() { self.wals.sync_found(writer.number())? } else { writer.sync()? }
         }
         closed.clear();
         Ok(())

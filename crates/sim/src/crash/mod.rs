@@ -175,7 +175,7 @@ pub struct Sampling {
 }
 
 /// Images that a full run opens, about: with it a budget is turned into a stride.
-const FULL_IMAGES: u64 = 1_200_000;
+const FULL_IMAGES: u64 = 730_000;
 
 /// A sampling that opens about `budget` images of all sequences and long scenarios; all without one.
 #[must_use]
@@ -222,7 +222,33 @@ fn model_of(index: u64) -> CrashModel {
     }
 }
 
+/// A write in few words.
+fn told(write: &Write) -> String {
+    match write {
+        Write::Put { keyspace, key, value, expiry_ms } => {
+            let head = &value[..value.len().min(10)];
+            let (key, head) = (key.escape_ascii(), head.escape_ascii());
+            format!("{keyspace}: {key}={head} ({} bytes, expiry {expiry_ms:?})", value.len())
+        }
+        Write::Delete { keyspace, key } => format!("{keyspace}: delete {}", key.escape_ascii()),
+        Write::DeleteRange { keyspace, start, end } => {
+            format!("{keyspace}: delete {}..{}", start.escape_ascii(), end.escape_ascii())
+        }
+    }
+}
+
 impl Scenario {
+    /// The steps in few words.
+    fn told(&self) -> String {
+        let step = |step: &Step| match step {
+            Step::Commit(writes, durability) => {
+                format!("\n  {durability:?} {}", writes.iter().map(told).collect::<Vec<_>>().join("; "))
+            }
+            other => format!("\n  {other:?}"),
+        };
+        self.steps.iter().map(step).collect()
+    }
+
     fn record(&self) -> Result<Recorded, String> {
         let world = World::new(CrashStorage::new(), Arc::new(ManualClock::new(START_MS)));
         let mut recording = Recording::new(self.setup, &world)?;
@@ -247,7 +273,7 @@ impl Scenario {
         std::panic::catch_unwind(|| self.run(sampling)).unwrap_or_else(|panic| {
             let what = panic.downcast_ref::<String>().cloned();
             let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-            Err(format!("{}: a panic: {}\nsteps: {:#?}", self.name, what.unwrap_or_default(), self.steps))
+            Err(format!("{}: a panic: {}\nsteps: {}", self.name, what.unwrap_or_default(), self.told()))
         })
     }
 
@@ -270,8 +296,8 @@ impl Scenario {
                 let model = model_of(index);
                 tally.images += image::check(self.setup, &recorded, point, model, seed, again).map_err(|what| {
                     format!(
-                        "{}: power lost after point {point} of {points}, {model:?}, image seed {seed}: {what}\nsteps: {:#?}",
-                        self.name, self.steps
+                        "{}: power lost after point {point} of {points}, {model:?}, image seed {seed}: {what}\nsteps: {}",
+                        self.name, self.told()
                     )
                 })?;
             }

@@ -8,7 +8,7 @@ use crate::wal::replay::{Replayed, replay};
 /// The sequence numbers visited, with the log each came from.
 fn run(storage: &MemoryStorage, numbers: &[u64]) -> Result<(Vec<(u64, Sequence)>, Replayed)> {
     let mut visited = Vec::new();
-    let replayed = replay(storage, dir(), numbers, &mut |record| {
+    let replayed = replay(storage, dir(), numbers, None, &mut |record| {
         visited.push((record.log, record.first_sequence));
         Ok(())
     })?;
@@ -126,7 +126,7 @@ fn the_visitors_error_stops_the_replay() {
     let storage = storage();
     write_log(&storage, 1, 1..=3, false);
     let mut count = 0;
-    let outcome = replay(&storage, dir(), &[1], &mut |_| {
+    let outcome = replay(&storage, dir(), &[1], None, &mut |_| {
         count += 1;
         Err(Error::invalid("stop"))
     });
