@@ -98,7 +98,7 @@ fn replay_logs(logs: &[Vec<u8>]) -> bool {
         }
         Ok(())
     };
-    match replay(&storage, Path::new(DIR), &numbers, &mut visit) {
+    match replay(&storage, Path::new(DIR), &numbers, None, &mut visit) {
         Ok(replayed) => {
             assert_eq!(replayed.last_sequence, next.and_then(|next| next.checked_sub(1)));
             replayed.records > 0
