@@ -1,6 +1,6 @@
 //! Replays the committed corpus of every fuzz target, and seeded changes of it, without a fuzzer.
 //!
-//! `KELVIN_FUZZ_CHANGES` (default 400) is the number of changed inputs for each target of cost 1; dearer ones get less.
+//! `KELVIN_FUZZ_CHANGES` (default 3000) is the number of changed inputs for each target of cost 1; dearer ones get less.
 //! A failure names the file and the number of the change, which always gives the same bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -87,7 +87,7 @@ fn what_the_writers_write_today_is_accepted_too() {
 #[test]
 fn changed_files_of_the_corpus_never_make_a_target_panic() {
     let changes: u32 =
-        std::env::var("KELVIN_FUZZ_CHANGES").ok().and_then(|text| text.parse().ok()).unwrap_or(400);
+        std::env::var("KELVIN_FUZZ_CHANGES").ok().and_then(|text| text.parse().ok()).unwrap_or(3000);
     for target in &TARGETS {
         let files = files(target);
         for number in 0..(changes / target.cost).max(4) {

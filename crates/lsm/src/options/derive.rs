@@ -61,7 +61,9 @@ struct Memtables {
 }
 
 fn memtables(options: &Options, choice: &mut Choice) -> Memtables {
-    let share_bytes = options.memory * memtable_percent(options.profile) / 100;
+    let percent = memtable_percent(options.profile);
+    // Divided first: the largest memory allowed times a percentage does not fit.
+    let share_bytes = options.memory / 100 * percent + options.memory % 100 * percent / 100;
     let count_max = choice.of("memtables_max", options.advanced.memtables_max, 4);
     let by_memory = share_bytes / count_max as u64;
     let by_capacity = options.fast_capacity.map_or(u64::MAX, |bytes| bytes / MEMTABLES_IN_FAST);
