@@ -142,6 +142,9 @@ pub fn decode(path: &Path, bytes: &[u8]) -> Result<Identity> {
         );
     }
     let version = coding::get_u32(&mut rest).ok_or_else(|| corrupt(8, "the identity file is too short"))?;
+    if version == 0 {
+        return Err(corrupt(8, "the identity file names a format that never was"));
+    }
     if version > FORMAT_VERSION {
         return Err(Error::invalid("the identity file was written by a newer Kelvin")
             .file(path)
