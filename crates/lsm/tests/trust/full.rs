@@ -1,0 +1,173 @@
+//! Promise 8: with a full disk or at a capacity writes fail with `NoSpace` and do not hang, reads go on, no capacity
+//! is exceeded, and freed room resumes writing without a restart.
+
+use kelvin_base::{Error, ErrorKind, Tier};
+use kelvin_lsm::db::Db;
+use kelvin_lsm::options::Durability;
+
+use crate::rig::{Rig, assert_filled, assert_says, fill, key, value};
+
+/// Writes until a write fails; the error, and how many were acknowledged.
+fn write_until_full(rig: &Rig, db: &Db, letter: char) -> (Error, usize) {
+    for number in 0..9000 {
+        let key = key(letter, number);
+        if let Err(error) = db.put(&key, &value(&key)) {
+            return (error, number);
+        }
+        if number % 50 == 0 {
+            rig.executor.run_all();
+        }
+    }
+    panic!("nothing was ever full");
+}
+
+/// Lets retries happen until a write succeeds.
+fn write_in_time(rig: &Rig, db: &Db) {
+    let mut last = None;
+    for _ in 0..20 {
+        rig.let_time_pass();
+        match db.put(b"resumed", b"yes") {
+            Ok(()) => {
+                assert_eq!(db.get(b"resumed").unwrap().as_deref(), Some(&b"yes"[..]));
+                return;
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    panic!("writing did not resume: {last:?}");
+}
+
+#[test]
+fn a_full_fast_disk_refuses_writes_and_room_resumes_them() {
+    for durability in [Durability::Os, Durability::Sync] {
+        let rig = Rig::new();
+        let options = rig.single().durability(durability);
+        let db = Db::open(options.clone()).unwrap();
+        fill(&db, 'a', 100);
+        rig.fast_memory.set_capacity(rig.fast_memory.used_bytes() + (100 << 10));
+        let (error, count) = write_until_full(&rig, &db, 'n');
+        assert_says(&error, ErrorKind::NoSpace, &["free space"]);
+        assert!(error.is_retryable());
+        assert_eq!(error.on(), Some(Tier::Fast), "{error}");
+        assert!(db.put(b"again", b"x").is_err(), "it fails again and does not hang");
+        assert_filled(&db, 'a', 100);
+        assert_filled(&db, 'n', count);
+        rig.fast_memory.set_capacity(u64::MAX);
+        write_in_time(&rig, &db);
+        db.flush().unwrap();
+        db.close().unwrap();
+        let db = Db::open(options).unwrap();
+        assert_filled(&db, 'a', 100);
+        assert_filled(&db, 'n', count);
+        assert!(db.get(b"resumed").unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_full_disk_under_memory_durability_keeps_what_was_acknowledged() {
+    let rig = Rig::new();
+    let db = Db::open(rig.single().durability(Durability::Memory)).unwrap();
+    rig.fast_memory.set_capacity(rig.fast_memory.used_bytes() + (64 << 10));
+    let (error, count) = write_until_full(&rig, &db, 'n');
+    assert!(matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::ReadOnly), "{error}");
+    assert!(error.to_string().contains("no space"), "{error}");
+    assert_filled(&db, 'n', count);
+}
+
+#[test]
+fn a_full_fast_capacity_without_anywhere_to_go_refuses_writes_before_it_is_exceeded() {
+    let rig = Rig::new();
+    let capacity = 2 << 20;
+    let db = Db::open(rig.single().fast_capacity(capacity)).unwrap();
+    let (error, count) = write_until_full(&rig, &db, 'n');
+    assert_says(&error, ErrorKind::NoSpace, &["fast tier", "fast_capacity"]);
+    assert!(error.is_retryable());
+    assert!(db.stats().used_bytes_max[0] <= capacity, "{}", db.stats().used_bytes_max[0]);
+    assert!(rig.fast_memory.used_bytes() <= capacity, "{}", rig.fast_memory.used_bytes());
+    assert_filled(&db, 'n', count);
+    assert!(db.put(b"again", b"x").is_err(), "it fails again and does not hang");
+    db.close().unwrap();
+    // Reopened with more, it goes on.
+    let db = Db::open(rig.single().fast_capacity(2 * capacity)).unwrap();
+    assert_filled(&db, 'n', count);
+    write_in_time(&rig, &db);
+}
+
+#[test]
+fn a_full_slow_disk_fills_the_fast_tier_and_then_refuses_writes_until_there_is_room() {
+    let rig = Rig::new();
+    let options = rig.filled();
+    let db = Db::open(options.clone()).unwrap();
+    rig.slow_memory.set_capacity(rig.slow_memory.used_bytes());
+    let (error, count) = write_until_full(&rig, &db, 'n');
+    assert_says(&error, ErrorKind::NoSpace, &[]);
+    assert!(error.is_retryable());
+    assert!(rig.fast_memory.used_bytes() <= 1 << 20, "{}", rig.fast_memory.used_bytes());
+    assert_filled(&db, 'n', count);
+    assert_filled(&db, 'a', 200);
+    rig.slow_memory.set_capacity(u64::MAX);
+    rig.clock.advance(std::time::Duration::from_secs(5));
+    write_in_time(&rig, &db);
+    fill(&db, 'm', 500);
+    assert_filled(&db, 'n', count);
+    db.close().unwrap();
+    assert_filled(&Db::open(options).unwrap(), 'n', count);
+}
+
+#[test]
+fn a_full_slow_capacity_is_not_exceeded_and_more_of_it_resumes_writing() {
+    let rig = Rig::new();
+    let capacity = 2 << 20;
+    let db = Db::open(rig.tiered().slow_capacity(capacity)).unwrap();
+    let (error, count) = write_until_full(&rig, &db, 'n');
+    assert_says(&error, ErrorKind::NoSpace, &[]);
+    assert!(rig.slow_memory.used_bytes() <= capacity, "{}", rig.slow_memory.used_bytes());
+    assert!(rig.fast_memory.used_bytes() <= 1 << 20, "{}", rig.fast_memory.used_bytes());
+    assert_filled(&db, 'n', count);
+    db.close().unwrap();
+    let db = Db::open(rig.tiered().slow_capacity(4 * capacity)).unwrap();
+    write_in_time(&rig, &db);
+    assert_filled(&db, 'n', count);
+}
+
+#[test]
+fn compacting_by_hand_with_a_full_slow_tier_fails_and_does_not_hang() {
+    let rig = Rig::new();
+    let db = Db::open(rig.filled()).unwrap();
+    fill(&db, 'b', 100);
+    rig.slow_memory.set_capacity(rig.slow_memory.used_bytes());
+    let error = db.compact_range(None, None).unwrap_err();
+    assert_says(&error, ErrorKind::NoSpace, &[]);
+    assert_filled(&db, 'b', 100);
+    rig.slow_memory.set_capacity(u64::MAX);
+    rig.clock.advance(std::time::Duration::from_secs(5));
+    rig.let_time_pass();
+    db.compact_range(None, None).unwrap();
+    assert_filled(&db, 'b', 100);
+}
+
+#[test]
+fn a_flush_that_finds_no_room_is_told_to_its_caller_and_works_when_asked_again() {
+    let rig = Rig::new();
+    let db = Db::open(rig.single()).unwrap();
+    fill(&db, 'a', 50);
+    rig.fast_memory.set_capacity(rig.fast_memory.used_bytes());
+    let error = db.flush().unwrap_err();
+    assert_says(&error, ErrorKind::NoSpace, &[]);
+    assert_filled(&db, 'a', 50);
+    rig.fast_memory.set_capacity(u64::MAX);
+    // The retry's delay has not passed: who asks does not wait for it.
+    db.flush().unwrap();
+    assert_eq!(db.stats().background_error, None);
+    assert_filled(&db, 'a', 50);
+}
+
+#[test]
+fn a_store_is_not_made_on_a_full_disk_and_made_later() {
+    let rig = Rig::new();
+    rig.fast_memory.set_capacity(10);
+    let error = crate::rig::refused(rig.tiered());
+    assert_says(&error, ErrorKind::NoSpace, &["free space"]);
+    rig.fast_memory.set_capacity(u64::MAX);
+    fill(&Db::open(rig.tiered()).unwrap(), 'a', 10);
+}
