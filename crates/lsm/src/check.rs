@@ -12,7 +12,7 @@ use kelvin_table::Table;
 use crate::db::engine::Engine;
 use crate::files::table_name;
 use crate::options::{Env, Options};
-use crate::recovery::tier_handles;
+use crate::recovery::{missing_log, tier_handles};
 use crate::tiers::{Purpose, TierHandle, identity};
 use crate::version::{Recorded, TableMeta, read_recorded};
 use crate::wal::{LogFiles, Tail, WalReader};
@@ -239,6 +239,11 @@ fn check_logs(fast: &TierHandle, recorded: &Recorded) -> Vec<FileCheck> {
         Err(error) => return vec![log_check(fast.dir().to_path_buf(), 0, Some(error), None)],
     };
     let mut checks = Vec::new();
+    let expected = recorded.keyspaces.values().map(|one| one.wal_number);
+    if let Some(error) = missing_log(fast.dir(), expected, &logs.numbers()) {
+        let path = error.path().unwrap_or(fast.dir()).to_path_buf();
+        checks.push(log_check(path, 0, Some(error), None));
+    }
     for number in logs.numbers().into_iter().filter(|number| *number >= needed) {
         let path = fast.path(format!("{number:06}.wal"));
         let bytes = fast.file_len(format!("{number:06}.wal")).unwrap_or(0);

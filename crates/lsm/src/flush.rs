@@ -14,6 +14,7 @@ use crate::db::engine::Engine;
 use crate::files::Files;
 use crate::install::dropped;
 use crate::memtable::MemTable;
+use crate::schedule::Kind;
 use crate::space::{Priority, Reservation};
 use crate::tiers::Purpose;
 use crate::version::{Edit, FileNumbers, LEVELS, TableMeta};
@@ -265,7 +266,8 @@ impl Engine {
             return Some(Some(Err(error)));
         }
         if self.counters.work.failures.get() > failures_before {
-            return self.health.background_error().map(|error| Some(Err(error)));
+            let error = self.health.background_error_of(&[Kind::Fast, Kind::Slow]);
+            return error.map(|error| Some(Err(error)));
         }
         None
     }

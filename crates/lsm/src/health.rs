@@ -5,18 +5,20 @@
 //!   only when they would have to wait for that very work.
 //! - Compactions of tables found corrupt are not tried again; everything else goes on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
+
+use crate::schedule::Kind;
 
 /// Sticky and passing errors of an open store.
 #[derive(Debug, Default)]
 pub struct Health {
     stopped: AtomicBool,
     fatal: Mutex<Option<Error>>,
-    background: Mutex<Option<Error>>,
+    background: Mutex<BTreeMap<Kind, Error>>,
     quarantined: Mutex<BTreeSet<u64>>,
 }
 
@@ -50,14 +52,34 @@ impl Health {
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Notes the error of a background job; `None` when one of its kind has succeeded since.
-    pub fn note_background(&self, error: Option<&Error>) {
-        *self.background.lock() = error.cloned();
+    /// Takes no writes from now on because the store was closed.
+    pub fn close(&self) {
+        let mut fatal = self.fatal.lock();
+        if fatal.is_none() {
+            let told = Error::new(ErrorKind::ReadOnly, "the store is closed");
+            *fatal = Some(told.advice("open it again; what was acknowledged is kept"));
+        }
+        self.stopped.store(true, Ordering::Release);
     }
 
-    /// The last background error that no success has followed.
+    /// Notes the error of a background job; `None` when one of its kind has succeeded since, or is tried again.
+    pub fn note_background(&self, kind: Kind, error: Option<&Error>) {
+        let mut background = self.background.lock();
+        match error {
+            Some(error) => background.insert(kind, error.clone()),
+            None => background.remove(&kind),
+        };
+    }
+
+    /// A background error that no success of its kind has followed.
     pub fn background_error(&self) -> Option<Error> {
-        self.background.lock().clone()
+        self.background.lock().values().next().cloned()
+    }
+
+    /// The same, of one of `kinds`.
+    pub fn background_error_of(&self, kinds: &[Kind]) -> Option<Error> {
+        let background = self.background.lock();
+        kinds.iter().find_map(|kind| background.get(kind).cloned())
     }
 
     /// What stops writes, if anything.

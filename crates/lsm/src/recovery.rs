@@ -28,6 +28,7 @@ use crate::schedule::Work;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::stats::Counters;
+use crate::tiers::identity::LOCK_NAME;
 use crate::tiers::{StoreId, TierHandle, identity};
 use crate::version::{CURRENT, CURRENT_NEW, Edit, TableOpener, VersionSet};
 use crate::view::{KeyspaceState, View};
@@ -37,8 +38,9 @@ use crate::write::log::Log;
 use crate::write::publish::Publisher;
 use crate::write::stall::Gauge;
 
-/// The lock file's name, in either tier's directory.
-const LOCK: &str = "LOCK";
+/// Held as long as the store is open.
+type Locks = Vec<Box<dyn FileLock>>;
+
 /// WAL files kept to be overwritten.
 const RECYCLED_LOGS_MAX: usize = 2;
 
@@ -50,7 +52,7 @@ pub fn open(options: Options) -> Result<Arc<Engine>> {
     let config = options.derive()?;
     let env = options.env.map_or_else(|| Env::system(&config), Ok)?;
     let tiers = tier_handles(&config, &env);
-    let locks = lock(&tiers)?;
+    let mut locks = lock(&tiers)?;
     let signal = Arc::new(Signal::new());
     let space = Space::from_config(&config, tiers.clone(), Arc::clone(&env.clock));
     let memory = MemoryBudget::new(&config);
@@ -62,7 +64,7 @@ pub fn open(options: Options) -> Result<Arc<Engine>> {
         Arc::clone(&env.executor),
         Arc::clone(&signal),
     ));
-    let mut versions = recover_versions(&config, &env, &files)?;
+    let mut versions = recover_versions(&config, &env, &files, &mut locks)?;
     versions.rotate_above(config.manifest_bytes_max);
     remove_orphans(&files, &versions)?;
     for handle in files.present() {
@@ -98,28 +100,47 @@ fn account_once(space: &Space, fast: &TierHandle, versions: &VersionSet) -> Resu
 }
 
 /// Makes the fast directory and takes the store's lock.
-fn lock(tiers: &[Option<TierHandle>; 2]) -> Result<Vec<Box<dyn FileLock>>> {
+fn lock(tiers: &[Option<TierHandle>; 2]) -> Result<Locks> {
     let Some(fast) = &tiers[Tier::Fast.index()] else { return Ok(Vec::new()) };
     fast.create_dir_all()?;
-    Ok(vec![fast.lock(LOCK)?])
+    Ok(vec![fast.lock(LOCK_NAME)?])
+}
+
+/// Takes the slow directory for this store, so that no copy of the fast directory, and no new store, uses it meanwhile.
+/// Nothing is made in a directory that is not the store's: it may be the mount point of a disk that is not there.
+fn lock_slow(slow: &TierHandle, locks: &mut Locks) -> Result<()> {
+    locks.push(slow.lock(LOCK_NAME)?);
+    Ok(())
+}
+
+/// Claims an empty slow directory, or one whose claim a crash cut short, for the store `id`.
+fn claim_slow(slow: &TierHandle, id: StoreId, locks: &mut Locks) -> Result<()> {
+    slow.create_dir_all()?;
+    if identity::may_lock(slow)? {
+        lock_slow(slow, locks)?;
+    }
+    identity::claim(slow, id)
 }
 
 /// Reads the manifest, or makes a new store; with a slow tier, checks and raises its identity.
-fn recover_versions(config: &Config, env: &Env, files: &Arc<Files>) -> Result<VersionSet> {
+fn recover_versions(config: &Config, env: &Env, files: &Arc<Files>, locks: &mut Locks) -> Result<VersionSet> {
     let fast = files.tier(Tier::Fast)?;
     let opener = Arc::clone(files) as Arc<dyn TableOpener>;
     let (storage, dir, tiered) = (Arc::clone(fast.storage()), fast.dir(), config.is_tiered());
     let recorded = crate::version::read_recorded(&*storage, dir)?;
     let Some(recorded) = recorded else {
-        return create(config, env, files, opener);
+        return create(config, env, files, opener, locks);
     };
     let has_slow_tables = recorded.has_tables_on(Tier::Slow);
     match &files.tiers[Tier::Slow.index()] {
         Some(slow) if has_slow_tables || slow.exists(identity::FILE_NAME)? => {
+            if slow.exists(identity::FILE_NAME)? {
+                lock_slow(slow, locks)?;
+            }
             identity::check(slow, dir, recorded.store)?;
         }
         // A store whose records all lie on the fast tier is given a slow one.
-        Some(slow) => identity::claim(slow, recorded.store)?,
+        Some(slow) => claim_slow(slow, recorded.store, locks)?,
         None if has_slow_tables => {
             return Err(Error::invalid("the store has records on a slow tier, and none was given")
                 .file(dir)
@@ -144,13 +165,14 @@ fn create(
     env: &Env,
     files: &Arc<Files>,
     opener: Arc<dyn TableOpener>,
+    locks: &mut Locks,
 ) -> Result<VersionSet> {
     let fast = files.tier(Tier::Fast)?;
     refuse_foreign(fast)?;
     let id = StoreId::generate(env.seed, env.clock.unix_millis(), fast.dir());
     let slow = files.tiers[Tier::Slow.index()].as_ref();
     if let Some(slow) = slow {
-        identity::claim(slow, id)?;
+        claim_slow(slow, id, locks)?;
     }
     let mut first = Edit { store: Some(id), ..Edit::default() };
     first.create_keyspace(0, DEFAULT_KEYSPACE, 0);
@@ -165,10 +187,17 @@ fn create(
 /// A new store is not made among the files of something else.
 fn refuse_foreign(fast: &TierHandle) -> Result<()> {
     let ours = |name: &str| {
-        matches!(name, LOCK | CURRENT_NEW | "lost+found")
+        matches!(name, LOCK_NAME | CURRENT_NEW | "lost+found")
             || name.ends_with(".manifest")
             || name.ends_with(".tmp")
     };
+    if fast.exists(identity::FILE_NAME)? {
+        return Err(Error::invalid(
+            "the directory is the slow tier of a store, and was given as the fast one",
+        )
+        .file(fast.dir())
+        .advice("give the store's fast directory as dir and this one as slow_dir; nothing was changed"));
+    }
     for path in fast.list()? {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if name.ends_with(".tbl") || name.ends_with(".wal") {
@@ -212,12 +241,12 @@ struct Parts {
     versions: VersionSet,
     wals: LogFiles,
     signal: Arc<Signal>,
-    locks: Vec<Box<dyn FileLock>>,
+    locks: Locks,
 }
 
 /// Replays the WAL into memtables and puts the engine together.
 fn assemble(parts: Parts) -> Result<Arc<Engine>> {
-    let Parts { config, env, files, space, versions, wals, signal, locks } = parts;
+    let Parts { config, env, files, space, mut versions, wals, signal, locks } = parts;
     let numbers = wals.numbers();
     for &number in &numbers {
         versions.file_numbers().seen(number);
@@ -229,6 +258,7 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     files.tier(Tier::Fast)?.sync_dir()?;
     let number = writer.number();
     wals.begins_behind(number, last);
+    expect_log(&mut versions, number, &recovered)?;
     let mut states = Vec::new();
     for (id, name, _, version) in versions.keyspaces() {
         let imms = recovered.sealed(id);
@@ -269,6 +299,20 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     }))
 }
 
+/// Records that the WAL file `number`, which is durable, must be there at the next opening (see [`missing_log`]), and that
+/// older ones hold nothing for the keyspaces without recovered writes.
+fn expect_log(versions: &mut VersionSet, number: u64, recovered: &Recovered) -> Result<()> {
+    let mut edit = Edit::default();
+    if recovered.memtables.is_empty() {
+        // Otherwise the writes up to there are in WAL files only, whose absence must be noticed.
+        edit.set_last_sequence(recovered.last_sequence);
+    }
+    for (id, ..) in versions.keyspaces().filter(|(id, ..)| !recovered.memtables.contains_key(id)) {
+        edit.set_wal_number(id, number);
+    }
+    versions.log_and_apply(&edit).map(drop)
+}
+
 /// How long records may stay on disk after their expiry in tables that hold mostly such, milliseconds.
 const EXPIRY_GRACE_MS: u64 = 60_000;
 
@@ -304,6 +348,19 @@ impl Recovered {
     }
 }
 
+/// The error if no WAL file is there although the manifest says that there was one: the files are removed only
+/// once a younger one is there. `needed`: the oldest file that each keyspace needs; `found`: the files there are.
+pub(crate) fn missing_log(dir: &Path, needed: impl Iterator<Item = u64>, found: &[u64]) -> Option<Error> {
+    let least = needed.max().filter(|&number| number > 0)?;
+    let absent = found.iter().all(|&number| number < least);
+    absent.then(|| {
+        Error::new(ErrorKind::Corruption, "a WAL file is missing")
+            .file(&dir.join(format!("{least:06}.wal")))
+            .tier(Tier::Fast)
+            .advice("acknowledged writes are lost unless the missing .wal files are put back; nothing was changed")
+    })
+}
+
 fn replay_logs(
     config: &Config,
     files: &Files,
@@ -316,6 +373,9 @@ fn replay_logs(
         versions.keyspaces().map(|(id, _, wal_number, _)| (id, wal_number)).collect();
     let least = needed.values().copied().min().unwrap_or(0);
     let numbers: Vec<u64> = numbers.iter().copied().filter(|&number| number >= least).collect();
+    if let Some(error) = missing_log(fast.dir(), needed.values().copied(), &numbers) {
+        return Err(error);
+    }
     let mut recovered = Recovered { last_sequence: versions.last_sequence(), memtables: BTreeMap::new() };
     let base = Some(versions.last_sequence());
     let outcome = replay(&**fast.storage(), fast.dir(), &numbers, base, &mut |record| {

@@ -197,14 +197,14 @@ impl Engine {
         match outcome {
             Ok(()) => {
                 let mut work = self.work.lock();
-                let recovered = work.delays.remove(&kind).is_some() && work.delays.is_empty();
+                let recovered = work.delays.remove(&kind).is_some();
                 // A flush that only waited for room need not wait longer.
                 if !work.delays.contains_key(&Kind::Flush) {
                     work.held.remove(&Kind::Flush);
                 }
                 drop(work);
                 if recovered {
-                    self.health.note_background(None);
+                    self.health.note_background(kind, None);
                 }
             }
             Err(_) if self.is_closing() => {}
@@ -225,13 +225,13 @@ impl Engine {
             self.hold(kind, RETRY_FIRST);
             return;
         }
-        self.health.note_background(Some(error));
+        self.health.note_background(kind, Some(error));
         self.counters.work.failures.add(1);
         let delay = work.delays.get(&kind).map_or(RETRY_FIRST, |last| (*last * 2).min(RETRY_MAX));
         work.delays.insert(kind, delay);
         work.held.insert(kind);
         drop(work);
-        if error.kind() != ErrorKind::ReadOnly {
+        if self.health.fatal().is_none() {
             self.hold(kind, delay);
         }
     }
@@ -250,7 +250,8 @@ impl Engine {
         );
     }
 
-    fn try_again(&self, kind: Kind) {
+    /// Lets work of `kind` start again before the delay after its failure has passed.
+    pub(crate) fn try_again(&self, kind: Kind) {
         self.work.lock().held.remove(&kind);
         self.schedule();
         self.signal.raise();

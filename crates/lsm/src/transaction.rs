@@ -37,11 +37,12 @@ impl Transaction {
     /// is watched: if it is written by others before the commit, the commit is refused.
     ///
     /// # Errors
-    /// If a place that could hold the key cannot be read.
+    /// As [`Keyspace::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         if let Some(written) = self.writes.get(key) {
             return Ok(written.clone());
         }
+        self.keyspace.check_read(key)?;
         self.reads.lock().insert(Bytes::copy_from_slice(key), ());
         let view = self.keyspace.state.view();
         let engine = &self.keyspace.engine;

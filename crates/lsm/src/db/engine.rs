@@ -18,7 +18,7 @@ use crate::files::Files;
 use crate::health::Health;
 use crate::memtable::MemTable;
 use crate::options::{Config, Env};
-use crate::schedule::Work;
+use crate::schedule::{Kind, Work};
 use crate::snapshot::{Pin, Snapshots};
 use crate::space::Space;
 use crate::stats::Counters;
@@ -160,16 +160,15 @@ impl Engine {
         self.seal(keyspace)?;
         let target = keyspace.peek().imms.first().map(|imm| imm.wal_number());
         let Some(target) = target else { return Ok(()) };
-        let start = self.counters.work.failures.get();
+        // Who asks does not wait for the next try.
+        self.health.note_background(Kind::Flush, None);
+        self.try_again(Kind::Flush);
         self.signal.wait_for(&*self.env.executor, || {
             let flushed = keyspace.peek().imms.iter().all(|imm| imm.wal_number() > target);
             if flushed || keyspace.is_dropped() {
                 return Some(Ok(()));
             }
-            if self.counters.work.failures.get() > start {
-                return self.health.background_error().map(Err);
-            }
-            self.health.fatal().map(Err)
+            self.health.fatal().or_else(|| self.health.background_error_of(&[Kind::Flush])).map(Err)
         })
     }
 
@@ -201,7 +200,7 @@ impl Engine {
             (self.work.lock().is_quiet() && self.files.is_quiet()).then_some(())
         });
         let flushed = self.log.lock().flush_at_close(self);
-        self.health.stop_writes(&Error::new(kelvin_base::ErrorKind::ReadOnly, "the store is closed"));
+        self.health.close();
         self.locks.lock().clear();
         flushed
     }

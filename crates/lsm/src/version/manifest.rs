@@ -35,7 +35,13 @@ pub fn manifest_name(number: u64) -> String {
 }
 
 fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
-    Error::io(what, path, error).tier(Tier::Fast)
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let error = Error::io(what, path, error).tier(Tier::Fast);
+    if full {
+        error.advice("free space on the fast disk; nothing was changed, and reads go on")
+    } else {
+        error
+    }
 }
 
 /// Appends to a manifest this process made.
@@ -78,8 +84,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything appended durable.
+    /// Makes everything appended durable. What the system does not take (a full disk) is a failed append, told apart from
+    /// a failed sync.
     pub fn sync(&mut self) -> Result<(), Failure> {
+        self.file
+            .flush()
+            .map_err(|error| Failure::Append(io_error("cannot write the manifest", &self.path, error)))?;
         self.file
             .sync()
             .map_err(|error| Failure::Unknown(io_error("cannot sync the manifest", &self.path, error)))

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use kelvin_base::{Result, Sequence, Tier};
+use kelvin_base::{Error, Result, Sequence, Tier};
 
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
@@ -52,8 +52,7 @@ impl Log {
     /// The file's; it is spoilt then.
     pub fn append(&mut self, first: Sequence, batch: &WriteBatch, engine: &Engine) -> Result<()> {
         let outcome = self.writer.append(first, batch.bytes());
-        self.note(&outcome, engine);
-        outcome
+        self.note(outcome, engine)
     }
 
     /// Hands everything appended over to `durability`.
@@ -77,7 +76,7 @@ impl Log {
     /// The file's; it is spoilt then.
     pub fn flush(&mut self, engine: &Engine) -> Result<()> {
         let outcome = self.writer.flush();
-        self.note(&outcome, engine);
+        let outcome = self.note(outcome, engine);
         self.buffered &= outcome.is_err();
         outcome
     }
@@ -88,8 +87,10 @@ impl Log {
     /// The sync's; the store takes no more writes then.
     pub fn sync(&mut self, engine: &Engine) -> Result<()> {
         engine.counters.writes.syncs.add(1);
+        // What the system does not take (a full disk) is a failed write, told apart from a failed sync.
+        self.flush(engine)?;
         let outcome = engine.sync_closed_logs().and_then(|()| self.writer.sync());
-        self.note(&outcome, engine);
+        let outcome = self.note(outcome, engine);
         self.buffered &= outcome.is_err();
         if let Err(error) = &outcome {
             engine.health.stop_writes(error);
@@ -97,13 +98,14 @@ impl Log {
         outcome
     }
 
-    fn note(&mut self, outcome: &Result<()>, engine: &Engine) {
-        if let Err(error) = outcome {
+    /// Notes a failure and tells it in the fast tier's terms.
+    fn note(&mut self, outcome: Result<()>, engine: &Engine) -> Result<()> {
+        outcome.map_err(|error| engine.fast_error(error)).inspect_err(|error| {
             self.spoilt = true;
             if self.buffered {
                 engine.health.stop_writes(error);
             }
-        }
+        })
     }
 
     /// Hands what is buffered to the operating system, for the last time.
@@ -132,7 +134,7 @@ impl Engine {
         if !log.spoilt {
             log.flush(self)?;
         }
-        let next = self.wals.create(self.new_file_number())?;
+        let next = self.wals.create(self.new_file_number()).map_err(|error| self.fast_error(error))?;
         let number = next.number();
         self.wals.begins_behind(number, log.last_sequence);
         self.files.tier(Tier::Fast)?.sync_dir()?;
@@ -153,6 +155,14 @@ impl Engine {
         self.refresh_pressure();
         self.schedule();
         Ok(())
+    }
+
+    /// An error of the log's files in the fast tier's terms.
+    fn fast_error(&self, error: Error) -> Error {
+        match self.files.tier(Tier::Fast) {
+            Ok(handle) => handle.classify(error),
+            Err(_) => error,
+        }
     }
 
     /// Seals the memtable of `keyspace`, if it holds anything.

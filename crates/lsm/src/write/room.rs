@@ -8,6 +8,7 @@ use kelvin_base::{Error, ErrorKind, Result, Tier};
 use super::stall::{Debt, Pressure, Reason, pressure};
 use crate::compaction::pick;
 use crate::db::engine::Engine;
+use crate::schedule::Kind;
 use crate::space::Priority;
 
 /// A delay is paid once so much is owed.
@@ -52,24 +53,33 @@ impl Engine {
             if !matches!(self.pressure_now(), Pressure::Stop(_)) {
                 return Some(Ok(()));
             }
-            self.why_stuck().map(Err)
+            self.why_stuck(reason).map(Err)
         });
         let us = u64::try_from((self.env.clock.now() - start).as_micros()).unwrap_or(u64::MAX);
         self.counters.writes.stopped_us[reason as usize].add(us);
         outcome
     }
 
-    /// Why waiting for room is in vain, if it is: the store is closed or read-only, the work that would make room has
-    /// failed, or none is left to do.
-    fn why_stuck(&self) -> Option<Error> {
+    /// Why waiting for room is in vain, if it is: the store is closed or read-only, the very work that `reason` waits for
+    /// has failed, or none is left to do. Failures of other work matter only then: with the slow tier away, writers
+    /// still wait for flushes (promise 7).
+    fn why_stuck(&self, reason: Reason) -> Option<Error> {
         if let Err(error) = self.health.check_writable() {
             return Some(error);
         }
-        if let Some(error) = self.health.background_error() {
+        let waits_for: &[Kind] = match reason {
+            Reason::Memtables => &[Kind::Flush],
+            Reason::LevelZero => &[Kind::Fast],
+            Reason::CompactionDebt | Reason::FastSpace => &[],
+        };
+        if let Some(error) = self.health.background_error_of(waits_for) {
             return Some(error);
         }
         if !self.is_idle() || !self.files.is_quiet() {
             return None;
+        }
+        if let Some(error) = self.health.background_error() {
+            return Some(error);
         }
         // The job that ended last may not have worked the pressure out anew yet.
         self.refresh_pressure();

@@ -17,10 +17,14 @@ const EROFS: i32 = 30;
 fn a_new_store_is_not_made_among_foreign_files() {
     let rig = Rig::new();
     rig.write("/fast/holiday.jpg".as_ref(), b"not ours");
-    let before = rig.image();
+    let before = rig.fingerprint();
     let error = refused(rig.tiered());
-    assert_says(&error, ErrorKind::InvalidArgument, &["holiday.jpg", FAST, "empty directory", "nothing was changed"]);
-    assert_eq!(rig.image(), before);
+    assert_says(
+        &error,
+        ErrorKind::InvalidArgument,
+        &["holiday.jpg", FAST, "empty directory", "nothing was changed"],
+    );
+    assert_eq!(rig.fingerprint(), before);
 }
 
 #[test]
@@ -28,7 +32,11 @@ fn a_new_store_is_not_given_a_slow_directory_with_foreign_files() {
     let rig = Rig::new();
     rig.write("/slow/holiday.jpg".as_ref(), b"not ours");
     let error = refused(rig.tiered());
-    assert_says(&error, ErrorKind::InvalidArgument, &["holiday.jpg", SLOW, "empty directory", "nothing was changed"]);
+    assert_says(
+        &error,
+        ErrorKind::InvalidArgument,
+        &["holiday.jpg", SLOW, "empty directory", "nothing was changed"],
+    );
     assert_eq!(error.on(), Some(Tier::Slow));
     assert_eq!(rig.files(SLOW, "").len(), 1, "nothing was added");
 }
@@ -37,22 +45,22 @@ fn a_new_store_is_not_given_a_slow_directory_with_foreign_files() {
 fn a_slow_directory_given_as_the_fast_one_is_told_for_what_it_is() {
     let rig = Rig::new();
     rig.filled();
-    let before = rig.image();
+    let before = rig.fingerprint();
     let mut env = rig.env();
     env.fast = rig.slow.clone();
     let error = refused(Options::new(SLOW).env(env));
     assert_says(&error, ErrorKind::InvalidArgument, &["slow tier", SLOW, "nothing was changed"]);
-    assert_eq!(rig.image(), before);
+    assert_eq!(rig.fingerprint(), before);
 }
 
 #[test]
 fn a_store_with_records_on_a_slow_tier_does_not_open_without_it() {
     let rig = Rig::new();
     let options = rig.filled();
-    let before = rig.image();
+    let before = rig.fingerprint();
     let error = refused(rig.single());
     assert_says(&error, ErrorKind::InvalidArgument, &["slow tier", "nothing is lost"]);
-    assert_eq!(rig.image(), before);
+    assert_eq!(rig.fingerprint(), before);
     let db = Db::open(options).unwrap();
     assert_filled(&db, 'a', 200);
 }
@@ -63,9 +71,9 @@ fn a_directory_without_its_current_file_is_not_taken_for_an_empty_one() {
     let options = rig.filled();
     let current = rig.read("/fast/CURRENT".as_ref());
     rig.fast_memory.remove("/fast/CURRENT".as_ref()).unwrap();
-    let before = rig.image();
+    let before = rig.fingerprint();
     assert_says(&refused(options.clone()), ErrorKind::Corruption, &["CURRENT", FAST, "nothing was changed"]);
-    assert_eq!(rig.image(), before);
+    assert_eq!(rig.fingerprint(), before);
     rig.write("/fast/CURRENT".as_ref(), &current);
     assert_filled(&Db::open(options).unwrap(), 'w', 50);
 }
@@ -90,7 +98,11 @@ fn a_slow_directory_serves_one_store_at_a_time() {
     assert_says(&refused(other()), ErrorKind::Busy, &[SLOW, "close it there first"]);
     first.close().unwrap();
     let error = refused(other());
-    assert_says(&error, ErrorKind::InvalidArgument, &["already belongs to store", SLOW, "nothing was changed"]);
+    assert_says(
+        &error,
+        ErrorKind::InvalidArgument,
+        &["already belongs to store", SLOW, "nothing was changed"],
+    );
     assert_filled(&Db::open(rig.tiered()).unwrap(), 'a', 1);
 }
 
@@ -139,7 +151,7 @@ fn a_read_only_file_system_is_named_at_open_and_nothing_is_changed() {
     for tier in Tier::ALL {
         let rig = Rig::new();
         let options = rig.filled();
-        let before = rig.image();
+        let before = rig.fingerprint();
         let device = if tier == Tier::Fast { &rig.fast } else { &rig.slow };
         for op in [Op::Create, Op::Append, Op::Sync, Op::CreateDir, Op::Rename, Op::Remove, Op::Lock] {
             device.add(Rule::new(op, Effect::Error(EROFS)));
@@ -147,7 +159,7 @@ fn a_read_only_file_system_is_named_at_open_and_nothing_is_changed() {
         let error = refused(options.clone());
         assert_says(&error, ErrorKind::ReadOnly, &["takes no writes", "mount it for writing"]);
         assert_eq!(error.on(), Some(tier), "{error}");
-        assert_eq!(rig.image(), before);
+        assert_eq!(rig.fingerprint(), before);
         device.clear();
         assert_filled(&Db::open(options).unwrap(), 'w', 50);
     }
@@ -169,7 +181,11 @@ fn a_missing_empty_foreign_or_older_slow_directory_is_refused_by_name() {
         rig.slow_memory.remove(&path).unwrap();
     }
     let error = refused(options.clone());
-    assert_says(&error, ErrorKind::TierUnavailable, &["slow directory is empty", SLOW, "nothing is lost", "mount"]);
+    assert_says(
+        &error,
+        ErrorKind::TierUnavailable,
+        &["slow directory is empty", SLOW, "nothing is lost", "mount"],
+    );
     assert!(rig.files(SLOW, "").is_empty(), "nothing is left on the mount point");
 
     let elsewhere = Options { slow_dir: Some("/elsewhere".into()), ..options.clone() };
@@ -201,7 +217,7 @@ fn options_that_make_no_sense_name_the_option_and_what_is_allowed() {
     for (name, change) in cases {
         let error = refused(change(rig.single()));
         assert_says(&error, ErrorKind::InvalidArgument, &[name]);
-        assert!(error.expected_found().is_some() && error.advised().is_some(), "{error}");
+        assert!(error.to_string().contains("allowed is") && error.advised().is_some(), "{error}");
     }
     assert!(!rig.fast_memory.exists(FAST.as_ref()).unwrap(), "nothing was made");
 }
@@ -245,7 +261,11 @@ fn a_value_of_a_gibibyte_is_refused_without_being_copied() {
     // Never touched, so the operating system gives it no memory.
     let value = vec![0; 1 << 30];
     let error = db.put(b"k", &value).unwrap_err();
-    assert_says(&error, ErrorKind::InvalidArgument, &[&VALUE_BYTES_MAX.to_string(), &value.len().to_string()]);
+    assert_says(
+        &error,
+        ErrorKind::InvalidArgument,
+        &[&VALUE_BYTES_MAX.to_string(), &value.len().to_string()],
+    );
     assert_eq!(db.get(b"k").unwrap(), None);
     db.put(b"k", b"small").unwrap();
 }

@@ -7,7 +7,7 @@ use kelvin_base::hash::{hash64_seeded, place_seed};
 use kelvin_lsm::db::Db;
 use kelvin_lsm::options::Options;
 
-use crate::rig::{FAST, Rig, SLOW, assert_filled, assert_says, refused};
+use crate::rig::{FAST, Rig, assert_filled, assert_says, refused};
 
 const NEWER: u32 = 9;
 
@@ -15,11 +15,11 @@ const NEWER: u32 = 9;
 fn refuses_newer(rig: &Rig, options: Options, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let good = rig.read(path);
     rig.change(path, change);
-    let before = rig.image();
+    let before = rig.fingerprint();
     let error = refused(options.clone());
     assert_says(&error, ErrorKind::InvalidArgument, &["newer", &path.to_string_lossy(), "9"]);
     assert!(error.advised().is_some(), "{error}");
-    assert_eq!(rig.image(), before, "nothing was changed");
+    assert_eq!(rig.fingerprint(), before, "nothing was changed");
     rig.write(path, &good);
     assert_filled(&Db::open(options).unwrap(), 'w', 50);
 }
@@ -61,7 +61,7 @@ fn a_newer_identity_is_refused() {
 fn a_newer_table_fails_the_reads_that_need_it_and_no_others() {
     let rig = Rig::new();
     let options = rig.filled();
-    let path = rig.files(SLOW, ".tbl").remove(0);
+    let path = rig.slow_table();
     let good = rig.read(&path);
     // The footer ends: version, magic. It stands outside the checksum, whose rule a newer format may have changed.
     rig.change(&path, |bytes| {

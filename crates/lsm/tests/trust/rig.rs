@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kelvin_base::{Error, ErrorKind, ManualClock, ManualExecutor};
+use kelvin_base::{Error, ErrorKind, ManualClock, ManualExecutor, Tier};
 use kelvin_lsm::check::CheckReport;
 use kelvin_lsm::db::Db;
 use kelvin_lsm::options::{CompressionChoice, Env, Options};
@@ -57,13 +57,24 @@ impl Rig {
         Options::new(FAST).memory(1 << 20).compression(CompressionChoice::None).env(self.env())
     }
 
-    /// A closed store whose keys `a0000`.. lie in tables on the slow tier, `f0000`.. in a table on the fast tier and
+    /// A closed store whose keys `a0000`.. lie in tables on the slow tier (among others), `f0000`.. in a table on the fast tier and
     /// `w0000`.. in the WAL only.
     pub fn filled(&self) -> Options {
         let options = self.tiered();
         let db = Db::open(options.clone()).unwrap();
         fill(&db, 'a', 200);
-        db.compact_range(None, None).unwrap();
+        // Keys on both sides of them push them off the fast tier.
+        let on_slow = |key: &[u8]| db.explain_key("default", key).unwrap().tier == Some(Tier::Slow);
+        let mut number = 0;
+        while number % 500 != 0 || !(0..200).all(|number| on_slow(&key('a', number))) {
+            for letter in ['A', 'b'] {
+                let key = key(letter, number);
+                db.put(&key, &value(&key)).unwrap();
+            }
+            self.executor.run_all();
+            number += 1;
+            assert!(number < 9000, "{:?}", db.levels());
+        }
         fill(&db, 'f', 100);
         db.flush().unwrap();
         fill(&db, 'w', 50);
@@ -80,7 +91,11 @@ impl Rig {
     pub fn files(&self, dir: &str, ending: &str) -> Vec<PathBuf> {
         let dir = Path::new(dir);
         let names = self.memory_of(dir).list(dir).unwrap();
-        names.iter().filter(|name| name.to_string_lossy().ends_with(ending)).map(|name| dir.join(name)).collect()
+        names
+            .iter()
+            .filter(|name| name.to_string_lossy().ends_with(ending))
+            .map(|name| dir.join(name))
+            .collect()
     }
 
     /// The bytes of a file.
@@ -114,7 +129,7 @@ impl Rig {
         self.write(path, &bytes);
     }
 
-    /// Every file of both directories with its bytes, for "nothing was changed".
+    /// Every file of both directories with its bytes, the lock files excepted.
     pub fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
         [FAST, SLOW]
             .iter()
@@ -123,6 +138,20 @@ impl Rig {
             .filter(|path| !path.ends_with("LOCK"))
             .map(|path| (path.clone(), self.read(&path)))
             .collect()
+    }
+
+    /// The table on the slow tier that holds the key `a0000`.
+    pub fn slow_table(&self) -> PathBuf {
+        let holds = |path: &PathBuf| self.read(path).windows(10).any(|bytes| bytes == b"a0000a0000");
+        self.files(SLOW, ".tbl").into_iter().find(holds).unwrap()
+    }
+
+    /// Names, lengths and hashes of the tables and logs, for "nothing was changed".
+    pub fn fingerprint(&self) -> Vec<(PathBuf, usize, u64)> {
+        let file = |(path, bytes): (PathBuf, Vec<u8>)| (path, bytes.len(), kelvin_base::hash64(&bytes));
+        let records =
+            |(path, _): &(PathBuf, Vec<u8>)| path.extension().is_some_and(|end| end == "tbl" || end == "wal");
+        self.image().into_iter().filter(records).map(file).collect()
     }
 
     /// Lets every delayed retry happen now.
@@ -147,7 +176,7 @@ pub fn value(key: &[u8]) -> Vec<u8> {
 pub fn fill(db: &Db, letter: char, count: usize) {
     for number in 0..count {
         let key = key(letter, number);
-        db.put(&key, &value(&key)).unwrap();
+        db.put(&key, &value(&key)).unwrap_or_else(|error| panic!("{}: {error}", key.escape_ascii()));
     }
 }
 

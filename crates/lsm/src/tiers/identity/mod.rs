@@ -23,6 +23,9 @@ use super::handle::TierHandle;
 /// The identity file's name in the slow directory.
 pub const FILE_NAME: &str = "IDENTITY";
 
+/// Name of the lock file, in either tier's directory.
+pub const LOCK_NAME: &str = "LOCK";
+
 const MAGIC: [u8; 8] = *b"KELVINID";
 const FORMAT_VERSION: u32 = 1;
 const FILE_BYTES: usize = 56;
@@ -190,9 +193,19 @@ fn write(slow: &TierHandle, id: StoreId, phase: Phase) -> Result<()> {
 fn is_harmless(name: &Path) -> bool {
     name.file_name().is_some_and(|name| {
         name == "lost+found"
+            || name == LOCK_NAME
             || name == FILE_NAME
             || name.as_encoded_bytes() == format!("{FILE_NAME}.tmp").as_bytes()
     })
+}
+
+/// True if the slow directory is a store's or empty: only then may a lock file be made in it.
+///
+/// # Errors
+/// As [`TierHandle::classify`] tells them.
+pub fn may_lock(slow: &TierHandle) -> Result<bool> {
+    let names = slow.list()?;
+    Ok(names.iter().any(|name| name.as_os_str() == FILE_NAME) || names.iter().all(|name| is_harmless(name)))
 }
 
 /// First step of making a store: claims the slow directory for `id`, making it if needed.
