@@ -15,7 +15,7 @@ use crate::options::{Env, Options};
 use crate::recovery::{missing_log, tier_handles};
 use crate::tiers::{Purpose, TierHandle, identity};
 use crate::version::{Recorded, TableMeta, read_recorded};
-use crate::wal::{LogFiles, Tail, WalReader};
+use crate::wal::{LogFiles, Tail, WalReader, replay};
 
 /// What a file of a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +257,20 @@ fn check_logs(fast: &TierHandle, recorded: &Recorded) -> Vec<FileCheck> {
             Err(error) => log_check(path, bytes, Some(error), None),
         });
     }
+    if checks.iter().all(|check| check.damage.is_empty()) {
+        check_together(fast, needed, &logs, &mut checks);
+    }
     checks
+}
+
+/// A log that ends early is damaged if a later one vouches for what it held: only the logs together tell.
+fn check_together(fast: &TierHandle, needed: u64, logs: &LogFiles, checks: &mut Vec<FileCheck>) {
+    let numbers: Vec<u64> = logs.numbers().into_iter().filter(|number| *number >= needed).collect();
+    let Err(error) = replay(&**fast.storage(), fast.dir(), &numbers, None, &mut |_| Ok(())) else { return };
+    let path = error.path().unwrap_or(fast.dir()).to_path_buf();
+    let bytes = checks.iter().find(|check| check.path == path).map_or(0, |check| check.bytes);
+    checks.retain(|check| check.path != path);
+    checks.push(log_check(path, bytes, Some(error), None));
 }
 
 fn log_check(path: PathBuf, bytes: u64, damage: Option<Error>, torn_at: Option<u64>) -> FileCheck {

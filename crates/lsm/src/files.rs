@@ -189,6 +189,13 @@ impl TableOpener for Files {
         Ok(Arc::new(table))
     }
 
+    fn classify(&self, meta: &TableMeta, error: Error) -> Error {
+        match self.tier(meta.tier) {
+            Ok(handle) => handle.classify(error),
+            Err(_) => error,
+        }
+    }
+
     fn delete(&self, meta: &TableMeta) {
         self.pinned.lock().remove(&meta.number);
         let Ok(handle) = self.tier(meta.tier) else { return };

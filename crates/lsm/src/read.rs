@@ -141,7 +141,7 @@ fn in_tables<'a>(
             table.tombstones().map_or(0, |stones| stones.max_covering(key.user_key, key.at))
         };
         let io = &mut answer.io[file.meta.tier.index()];
-        if let Some(entry) = table.get(key, io)? {
+        if let Some(entry) = table.get(key, io).map_err(|error| file.classify(error))? {
             let stored = Stored::Owned(entry.value);
             return resolve(entry.sequence, entry.kind_byte, stored, covering, source, moment)
                 .map(Some)

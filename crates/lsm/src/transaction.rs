@@ -122,7 +122,8 @@ fn written_since(view: &Arc<View>, user_key: &[u8], since: Sequence) -> Result<b
             let table = file.table()?;
             let covered = table.tombstones().is_some_and(|stones| stones.max_covering(user_key, now) > since);
             let mut io = ReadIo::default();
-            if covered || table.get(&key, &mut io)?.is_some_and(|entry| entry.sequence > since) {
+            let entry = table.get(&key, &mut io).map_err(|error| file.classify(error))?;
+            if covered || entry.is_some_and(|entry| entry.sequence > since) {
                 return Ok(true);
             }
         }

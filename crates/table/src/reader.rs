@@ -96,7 +96,11 @@ impl Table {
         }
         let guess = if tail_bytes == 0 { TAIL_GUESS_BYTES } else { tail_bytes.max(FOOTER_BYTES as u64) };
         let once = || Self::open_once(&file, path, number, size_bytes, guess.min(size_bytes));
-        let mut table = once().or_else(|error| if is_damage(&error) { once() } else { Err(error) })?;
+        let mut table = once().or_else(|error| {
+            // The format's number may be what was read wrong.
+            let suspect = is_damage(&error) || error.kind() == kelvin_base::ErrorKind::InvalidArgument;
+            if suspect { once() } else { Err(error) }
+        })?;
         table.cache = cache;
         Ok(table)
     }

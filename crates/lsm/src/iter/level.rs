@@ -144,12 +144,20 @@ impl LevelIter {
             return Err(error.clone());
         }
         self.valid = false;
-        let outcome = step(self);
+        let outcome = step(self).map_err(|error| self.classify(error));
         if let Err(error) = &outcome {
             self.valid = false;
             self.error = Some(error.clone());
         }
         outcome
+    }
+
+    /// A failure in the terms of the tier of the table being read.
+    fn classify(&self, error: Error) -> Error {
+        match self.open.as_ref().and_then(|(index, _)| self.files().get(*index)) {
+            Some(file) => file.classify(error),
+            None => error,
+        }
     }
 
     /// Index of the first table that reaches the user key of `target`.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use kelvin_base::Result;
+use kelvin_base::{Error, Result};
 use kelvin_table::Table;
 
 use super::meta::TableMeta;
@@ -19,6 +19,11 @@ pub trait TableOpener: Send + Sync {
     /// # Errors
     /// What keeps it from being read.
     fn open(&self, meta: &TableMeta) -> Result<Arc<Table>>;
+    /// Tells a failure of a table's device in the tier's terms (a slow disk that is away, a full one).
+    fn classify(&self, meta: &TableMeta, error: Error) -> Error {
+        let _any_tier = meta;
+        error
+    }
     /// Deletes the file of a table that nobody holds any more. Must not fail loudly: what stays behind is
     /// found as an orphan at the next open.
     fn delete(&self, meta: &TableMeta);
@@ -57,6 +62,12 @@ impl TableFile {
         }
         let table = self.opener.open(&self.meta)?;
         Ok(self.table.get_or_init(|| table))
+    }
+
+    /// A failure met while reading the open table, in the tier's terms.
+    #[must_use]
+    pub fn classify(&self, error: Error) -> Error {
+        self.opener.classify(&self.meta, error)
     }
 
     /// The table, if it is open.

@@ -151,7 +151,7 @@ impl WalWriter {
     ///
     /// # Errors
     /// As [`Self::sync`].
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(&mut self) -> Result<()> {
         self.sync()?;
         let synced = self.synced.to_le_bytes();
         self.put_whole(FragmentKind::Synced, &synced);

@@ -113,7 +113,13 @@ impl Log {
     /// # Errors
     /// The file's.
     pub fn flush_at_close(&mut self, engine: &Engine) -> Result<()> {
-        if self.spoilt { Ok(()) } else { self.flush(engine) }
+        if self.spoilt {
+            return Ok(());
+        }
+        self.flush(engine)?;
+        // A finished log tells damage at its end from its end: nothing acknowledged can vanish unnoticed.
+        engine.sync_closed_logs()?;
+        self.writer.finish()
     }
 
     fn start(&mut self, next: WalWriter) -> WalWriter {
