@@ -39,30 +39,28 @@ fn write_in_time(rig: &Rig, db: &Db) {
 
 #[test]
 fn a_full_fast_disk_refuses_writes_and_room_resumes_them() {
-    for durability in [Durability::Os] {
-        let rig = Rig::new();
-        let options = rig.single().durability(durability);
-        let db = Db::open(options.clone()).unwrap();
-        fill(&db, 'a', 100);
-        rig.fast_memory.set_capacity(rig.fast_memory.used_bytes() + (100 << 10));
-        let (error, count) = write_until_full(&rig, &db, 'n');
-        assert_says(&error, ErrorKind::NoSpace, &["free space"]);
-        assert!(error.is_retryable());
-        assert_eq!(error.on(), Some(Tier::Fast), "{error}");
-        // A small one may still fit; neither hangs.
-        let _either = db.put(b"again", b"x");
-        assert!(db.put(b"again", &value(b"again").repeat(500)).is_err());
-        assert_filled(&db, 'a', 100);
-        assert_filled(&db, 'n', count);
-        rig.fast_memory.set_capacity(u64::MAX);
-        write_in_time(&rig, &db);
-        db.flush().unwrap();
-        db.close().unwrap();
-        let db = Db::open(options).unwrap();
-        assert_filled(&db, 'a', 100);
-        assert_filled(&db, 'n', count);
-        assert!(db.get(b"resumed").unwrap().is_some());
-    }
+    let rig = Rig::new();
+    let options = rig.single().durability(Durability::Os);
+    let db = Db::open(options.clone()).unwrap();
+    fill(&db, 'a', 100);
+    rig.fast_memory.set_capacity(rig.fast_memory.used_bytes() + (100 << 10));
+    let (error, count) = write_until_full(&rig, &db, 'n');
+    assert_says(&error, ErrorKind::NoSpace, &["free space"]);
+    assert!(error.is_retryable());
+    assert_eq!(error.on(), Some(Tier::Fast), "{error}");
+    // A small one may still fit; neither hangs.
+    let _either = db.put(b"again", b"x");
+    assert!(db.put(b"again", &value(b"again").repeat(500)).is_err());
+    assert_filled(&db, 'a', 100);
+    assert_filled(&db, 'n', count);
+    rig.fast_memory.set_capacity(u64::MAX);
+    write_in_time(&rig, &db);
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = Db::open(options).unwrap();
+    assert_filled(&db, 'a', 100);
+    assert_filled(&db, 'n', count);
+    assert!(db.get(b"resumed").unwrap().is_some());
 }
 
 #[test]
