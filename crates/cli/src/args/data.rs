@@ -174,7 +174,7 @@ pub struct Load {
     /// Give every record that has no end one this far away
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub ttl: Option<Duration>,
-    /// Bytes of records written at once
+    /// Bytes of records written at once; a quarter of a memtable at most
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "1MiB")]
     pub batch: u64,
     /// No progress bar

@@ -19,8 +19,8 @@ use crate::files::{self, Input};
 use crate::output::{bytes, grouped, print, print_json, rate};
 use crate::{progress, store};
 
-/// Bytes of a batch at most: a batch is held in memory and written to the log as one.
-const BATCH_BYTES_MAX: u64 = 64 << 20;
+/// A batch takes at most this part of a memtable: larger ones would make memtables, and logs, larger than planned.
+const BATCH_OF_MEMTABLE: u64 = 4;
 /// Records between two looks at the progress bar.
 const RECORDS_PER_REPORT: u64 = 256;
 
@@ -39,7 +39,7 @@ pub fn run(args: &Load) -> Outcome {
         keyspace,
         batch: WriteBatch::new(),
         batch_bytes: 0,
-        batch_bytes_max: args.batch.clamp(1, BATCH_BYTES_MAX),
+        batch_bytes_max: args.batch.clamp(1, (db.config().memtable_bytes / BATCH_OF_MEMTABLE).max(1)),
         held: 0,
         records: 0,
         bytes: 0,

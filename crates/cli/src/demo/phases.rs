@@ -18,7 +18,7 @@ use super::world::World;
 use crate::output::{rate, ratio};
 
 /// Records written at once.
-const BATCH: u64 = 64;
+const BATCH: u64 = 16;
 /// Readers at once.
 const READERS: usize = 4;
 /// Time between two samples.

@@ -130,7 +130,7 @@ fn a_hanging_slow_tier_fails_its_readers_in_time_and_comes_back() {
     let rig = Rig::new();
     let options = rig.filled();
     let deadline =
-        Deadline { limit: Duration::from_millis(50), probe_interval: Duration::from_secs(1), workers_max: 8 };
+        Deadline { limit: Duration::from_secs(3), probe_interval: Duration::from_secs(1), workers_max: 8 };
     let mut env = rig.env();
     env.slow = Arc::new(DeadlineStorage::new(rig.slow.clone(), deadline, rig.clock.clone()));
     let db = Db::open(Options { env: Some(env), ..options }).unwrap();
