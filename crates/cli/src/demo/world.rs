@@ -16,17 +16,13 @@ pub const SLOW_READS_PER_SECOND: u64 = 1_000;
 /// Bytes a second of the emulated slow disk, each way.
 pub const SLOW_BYTES_PER_SECOND: u64 = 100_000_000;
 /// The data is this many times the fast tier.
-const DATA_OVER_FAST: u64 = 5;
+const DATA_OVER_FAST: u64 = 4;
 /// The data is this many times the memory.
 const DATA_OVER_MEMORY: u64 = 8;
 /// The least fast capacity.
-const FAST_BYTES_MIN: u64 = 2 << 20;
+const FAST_BYTES_MIN: u64 = 8 << 20;
 /// The least memory.
-const MEMORY_BYTES_MIN: u64 = 4 << 20;
-/// Tables on a full fast tier. Fewer and larger ones than a store of this size is given by itself: a demo writes its
-/// data within seconds, and each table ends with a sync.
-const TABLES_ON_FAST: u64 = 48;
-
+const MEMORY_BYTES_MIN: u64 = 8 << 20;
 /// An open store and its meters.
 pub struct World {
     /// The store.
@@ -68,7 +64,6 @@ impl World {
             .slow(&slow_dir)
             .fast_capacity(fast_capacity)
             .memory(memory)
-            .advanced(|advanced| advanced.table_bytes = Some(table_bytes(fast_capacity)))
             .compression(CompressionChoice::None);
         let config = options.derive()?;
         let executor = ThreadPool::new(config.flushes_max, config.compactions_max, config.read_threads)
@@ -98,10 +93,6 @@ impl World {
     pub fn dir(&self) -> &Path {
         self.dir.as_ref().map_or(Path::new(""), TempDir::path)
     }
-}
-
-fn table_bytes(fast_capacity: u64) -> u64 {
-    (fast_capacity / TABLES_ON_FAST).clamp(64 << 10, 4 << 20)
 }
 
 fn slow_limits() -> ThrottleLimits {
