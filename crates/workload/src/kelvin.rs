@@ -126,12 +126,14 @@ mod tests {
     use crate::options::System;
     use crate::runner::{NoProgress, run};
 
+    const FAST_CAPACITY: u64 = 12 << 20;
+
     fn options(system: System, dir: &std::path::Path) -> BenchOptions {
         let mut options = BenchOptions::new(system, dir.join("fast"));
         options.slow = Some(dir.join("slow"));
-        options.fast_capacity = Some(2 << 20);
-        options.memory = 4 << 20;
-        options.records = 10_000;
+        options.fast_capacity = Some(FAST_CAPACITY);
+        options.memory = 8 << 20;
+        options.records = 20_000;
         options.ops = Some(3_000);
         options.threads = 2;
         options
@@ -150,7 +152,7 @@ mod tests {
                 let rate = report.whole.hit_rate.unwrap();
                 assert_eq!(rate < 0.99, system.is_tiered(), "{system} {workload}: {rate}");
                 // The benchmark's mark takes one block beside the store.
-                assert!(report.peaks.fast_bytes <= (2 << 20) + 4096 || !system.is_tiered());
+                assert!(report.peaks.fast_bytes <= FAST_CAPACITY + 4096 || !system.is_tiered());
             }
         }
     }
