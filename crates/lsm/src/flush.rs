@@ -14,7 +14,7 @@ use crate::db::engine::Engine;
 use crate::files::Files;
 use crate::install::dropped;
 use crate::memtable::MemTable;
-use crate::schedule::Kind;
+use crate::schedule::{Kind, Work};
 use crate::space::{Priority, Reservation};
 use crate::tiers::Purpose;
 use crate::version::{Edit, FileNumbers, LEVELS, TableMeta};
@@ -32,6 +32,7 @@ impl Engine {
         if imms.is_empty() || keyspace.is_dropped() {
             return Ok(());
         }
+        self.settle_manifest()?;
         if self.keyspaces.load().iter().count() > 1 {
             self.sync_closed_logs().inspect_err(|error| self.health.stop_writes(error))?;
         }
@@ -113,6 +114,7 @@ impl Engine {
         let Some(keyspace) = self.keyspaces.load().by_id(plan.keyspace).map(Arc::clone) else {
             return Ok(());
         };
+        self.settle_manifest()?;
         let mut edit = Edit::default();
         for (level, file) in plan.tables() {
             edit.remove(plan.keyspace, level, file.meta.number);
@@ -178,9 +180,10 @@ impl Engine {
         consumed: &[Arc<crate::version::TableFile>],
     ) -> Result<()> {
         let outcome = self.install(keyspace, edit, flushed, consumed);
-        // With a doubtful manifest the tables of both outcomes stay.
+        // Where the outcome is unknown or in doubt the tables of both stay.
         if outcome.is_err() && self.health.fatal().is_none() {
-            for meta in made {
+            let kept = |meta: &&TableMeta| self.versions.lock().is_in_doubt(meta.tier, meta.number);
+            for meta in made.iter().filter(|meta| !kept(meta)) {
                 self.files.remove(meta.tier, meta.number);
             }
         }
@@ -236,14 +239,18 @@ impl Engine {
                     RangePick::Done => Some(Ok(())),
                     RangePick::Plan(plan) => {
                         let begun = self.begin_compaction(&mut work, *plan);
-                        (!begun && work.is_quiet()).then(|| Err(self.no_way()))
+                        (!begun && self.nothing_makes_way(&work)).then(|| Err(self.no_way()))
                     }
-                    // If nothing runs, nothing will make way.
-                    RangePick::Busy => work.is_quiet().then(|| Err(self.no_way())),
+                    RangePick::Busy => self.nothing_makes_way(&work).then(|| Err(self.no_way())),
                 }
             })?;
         }
         Ok(())
+    }
+
+    /// True if no job runs and no file is about to be removed.
+    fn nothing_makes_way(&self, work: &Work) -> bool {
+        work.is_quiet() && self.files.is_quiet()
     }
 
     /// Why a compaction asked for can neither start nor wait for another to end.

@@ -3,12 +3,14 @@
 //! Order: files and directories are synced by the job → one manifest edit for both tiers, synced → views replaced →
 //! inputs marked obsolete, so that their files go when the last reader lets go (RELIABILITY M1, M2, M4). If the
 //! manifest's sync fails, the outcome is unknown: the files of both outcomes stay and the store takes no more
-//! writes.
+//! writes. If it could not be appended to (a full disk), nothing changed, and the files of both outcomes stay
+//! until a new manifest could be written: every job asks for that first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelvin_base::{Error, Result, Tier};
+use parking_lot::MutexGuard;
 
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;
@@ -49,8 +51,7 @@ impl Engine {
         for file in consumed {
             file.mark_obsolete();
         }
-        self.space.file_added(Tier::Fast, "*.manifest", versions.manifest_bytes());
-        drop(versions);
+        self.manifest_written(versions);
         self.refresh_memory();
         Ok(())
     }
@@ -81,10 +82,35 @@ impl Engine {
         versions.wal_number_min().is_some_and(|before| floor > before)
     }
 
-    /// After a failure of unknown outcome nothing may be written any more (RELIABILITY M4).
+    /// After a failure whose outcome cannot be known nothing may be written any more (RELIABILITY M4).
     fn manifest_failed(&self, versions: &VersionSet, error: &Error) {
-        if versions.is_doubtful() {
+        if versions.failed().is_some() {
             self.health.stop_writes(error);
+        }
+    }
+
+    /// Ends the doubt that an edit left which a full disk did not take, if one did.
+    ///
+    /// # Errors
+    /// What keeps the manifest from being written still; files that only an edit can name need not be made then.
+    pub(crate) fn settle_manifest(&self) -> Result<()> {
+        let mut versions = self.versions.lock();
+        if versions.is_doubtful() {
+            let settled = versions.settle();
+            settled.inspect_err(|error| self.manifest_failed(&versions, error))?;
+            self.manifest_written(versions);
+        }
+        Ok(())
+    }
+
+    /// What follows a manifest that was written: its length goes into the books, and tables of an edit that did not
+    /// happen go.
+    fn manifest_written(&self, mut versions: MutexGuard<'_, VersionSet>) {
+        self.space.file_added(Tier::Fast, "*.manifest", versions.manifest_bytes());
+        let refuted = versions.take_refuted();
+        drop(versions);
+        for (tier, number) in refuted {
+            self.files.remove(tier, number);
         }
     }
 
@@ -103,6 +129,7 @@ impl Engine {
         let mut versions = self.versions.lock();
         let changed = versions.log_and_apply(edit);
         let changed = changed.inspect_err(|error| self.manifest_failed(&versions, error))?;
+        self.manifest_written(versions);
         changed
             .into_iter()
             .find(|version| version.keyspace == id)
@@ -121,6 +148,7 @@ impl Engine {
                 file.mark_obsolete();
             }
         }
+        self.manifest_written(versions);
         Ok(())
     }
 }

@@ -34,8 +34,12 @@ pub fn manifest_name(number: u64) -> String {
     format!("{number:06}.manifest")
 }
 
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
-    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let full = is_full(&error);
     let error = Error::io(what, path, error).tier(Tier::Fast);
     if full {
         error.advice("free space on the fast disk; nothing was changed, and reads go on")
@@ -165,13 +169,17 @@ pub(super) fn set_current(storage: &dyn Storage, dir: &Path, number: u64) -> Res
     }
     let line = current_line(number);
     let mut file = storage.create(&new, Create::new(IoMode::Buffered)).map_err(before)?;
-    file.append(line.as_bytes()).map_err(before)?;
+    // A full disk is met here, not in the sync.
+    file.append(line.as_bytes()).and_then(|()| file.flush()).map_err(before)?;
     let unknown = |error| Failure::Unknown(io_error("cannot switch to a new manifest", &current, error));
     file.sync().map_err(unknown)?;
     drop(file);
     // The manifest's own directory entry must be durable before a durable CURRENT names it (M1).
     storage.sync_dir(dir).map_err(unknown)?;
-    storage.rename(&new, &current).map_err(unknown)?;
+    // A directory that is full was not changed.
+    storage
+        .rename(&new, &current)
+        .map_err(|error| if is_full(&error) { before(error) } else { unknown(error) })?;
     storage.sync_dir(dir).map_err(unknown)
 }
 

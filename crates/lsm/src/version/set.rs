@@ -3,8 +3,11 @@
 //! Rules (RELIABILITY M1 to M5)
 //! - An edit is checked against the versions before a byte of it is written.
 //! - After a failed append the manifest is never appended to again: a new one with everything, the edit included, takes
-//!   over at once, and again at the next edit if that fails too. Until one does, [`VersionSet::is_doubtful`]: files of
-//!   both outcomes must stay.
+//!   over at once. If that fails too (a full disk), the versions stay as they were and the edit is in doubt: a crash may
+//!   find it done or not. The tables it adds stay until a new manifest without it is in force: [`VersionSet::settle`],
+//!   or the next edit.
+//! - An edit that drops a keyspace always begins a new manifest: such an edit is in force or it is not, so writes to
+//!   a keyspace whose dropping failed cannot vanish with it.
 //! - After a failed sync, or a failed switch of `CURRENT`, nothing is tried again: the error stays.
 //!
 //! Tests: `tests.rs`.
@@ -71,6 +74,10 @@ pub struct VersionSet {
     rotate_at_bytes: u64,
     rotate_above_bytes: u64,
     failed: Option<Error>,
+    /// Tables that the edit in doubt adds.
+    in_doubt: Vec<(Tier, u64)>,
+    /// Tables of edits that are known not to have happened.
+    refuted: Vec<(Tier, u64)>,
     warnings: Vec<String>,
 }
 
@@ -208,6 +215,8 @@ impl VersionSet {
             rotate_at_bytes: ROTATE_BYTES,
             rotate_above_bytes: ROTATE_BYTES,
             failed: None,
+            in_doubt: Vec::new(),
+            refuted: Vec::new(),
             warnings: recorded.warnings,
         };
         set.rotate()?;
@@ -223,8 +232,10 @@ impl VersionSet {
     /// Makes `edit` durable and returns the versions it changed, for publishing.
     ///
     /// # Errors
-    /// `InvalidArgument` if the edit does not fit; nothing happened then. After any other error the outcome is unknown
-    /// while [`VersionSet::is_doubtful`]: neither what the edit adds nor what it removes may be deleted.
+    /// `InvalidArgument` if the edit does not fit; nothing happened then. `ReadOnly` with [`VersionSet::failed`] set if
+    /// what the disk holds is unknown for good: neither what the edit adds nor what it removes may be deleted. After any
+    /// other error the edit is not in force, and of the tables it adds those that are [`VersionSet::is_in_doubt`] must
+    /// stay.
     pub fn log_and_apply(&mut self, edit: &Edit) -> Result<Vec<Arc<Version>>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -235,13 +246,17 @@ impl VersionSet {
         }
         let mut edit = edit.clone();
         edit.next_file_number = Some(self.numbers.peek());
-        match self.append(&edit) {
+        let appended = match &mut self.writer {
+            Some(writer) if edit.dropped.is_empty() => writer.append(&edit).and_then(|()| writer.sync()),
+            _ => return self.take_over(&edit, &changed).map(|()| changed),
+        };
+        match appended {
             Ok(()) => self.apply(&edit, &changed),
             Err(Failure::Unknown(error)) => return Err(self.fail(error)),
             Err(Failure::Append(_)) => {
                 // Never again that manifest. The new one holds the state after the edit.
                 self.writer = None;
-                self.take_over(&edit, &changed)?;
+                self.take_over(&edit, &changed).inspect_err(|_| self.doubt(&edit))?;
             }
         }
         if self.writer.as_ref().is_some_and(|writer| writer.size_bytes() > self.rotate_at_bytes) {
@@ -250,11 +265,24 @@ impl VersionSet {
         Ok(changed)
     }
 
-    fn append(&mut self, edit: &Edit) -> Result<(), Failure> {
-        match &mut self.writer {
-            Some(writer) => writer.append(edit).and_then(|()| writer.sync()),
-            None => Err(Failure::Append(Error::new(ErrorKind::Io, "the store has no manifest to append to"))),
+    /// Ends the doubt that a failed edit left, if one did, by a new manifest without it. What makes files for an edit
+    /// asks this first, so that a disk which takes no edits is not filled with them.
+    ///
+    /// # Errors
+    /// What keeps the new manifest from being written.
+    pub fn settle(&mut self) -> Result<()> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.is_doubtful() => self.rotate(),
+            None => Ok(()),
         }
+    }
+
+    /// Keeps the new tables of `edit`, which a crash may find in force or not.
+    fn doubt(&mut self, edit: &Edit) {
+        let live = self.live_tables();
+        let new = edit.added.iter().map(|(_, _, meta)| (meta.tier, meta.number));
+        self.in_doubt.extend(new.filter(|table| !live.contains(table)));
     }
 
     /// Puts the edit in force through a new manifest; on an error the versions are as before.
@@ -273,6 +301,7 @@ impl VersionSet {
             Ok(writer) => {
                 self.rotate_at_bytes = self.rotate_above_bytes.max(writer.size_bytes().saturating_mul(2));
                 self.writer = Some(writer);
+                self.refuted.append(&mut self.in_doubt);
                 self.remove_manifests_but(number);
                 Ok(())
             }
@@ -458,11 +487,23 @@ impl VersionSet {
         self.writer.as_ref().map_or(0, Writer::size_bytes)
     }
 
-    /// True if what the disk holds is unknown since an edit failed: files of both outcomes must stay. The next edit
-    /// that succeeds ends it, unless [`VersionSet::failed`].
+    /// True since an edit failed that a crash may find done: until the next edit that succeeds, or
+    /// [`VersionSet::settle`].
     #[must_use]
     pub const fn is_doubtful(&self) -> bool {
         self.writer.is_none()
+    }
+
+    /// True if a crash may find an edit in force that adds this table, though it is in no version.
+    #[must_use]
+    pub fn is_in_doubt(&self, tier: Tier, number: u64) -> bool {
+        self.in_doubt.contains(&(tier, number))
+    }
+
+    /// Tables that were in doubt and are known to be in no version now, for removal. Each is told once.
+    #[must_use]
+    pub fn take_refuted(&mut self) -> Vec<(Tier, u64)> {
+        std::mem::take(&mut self.refuted)
     }
 
     /// The error after which no edit can succeed any more.

@@ -357,10 +357,54 @@ fn after_a_failed_append_a_new_manifest_takes_over_with_the_edit() {
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(set.is_doubtful() && set.failed().is_none());
     assert_eq!(numbers(&set), [10]);
+    assert!(set.is_in_doubt(Tier::Fast, 11), "a crash may find the edit done");
+    // The next edit was never written where a crash could find it.
+    assert!(set.log_and_apply(&adding(13, "g", "h")).is_err() && !set.is_in_doubt(Tier::Fast, 13));
+    assert!(set.settle().is_err() && set.take_refuted().is_empty());
     disk.0.fail(None, 0);
     set.log_and_apply(&adding(12, "e", "f")).unwrap();
     assert!(!set.is_doubtful() && set.manifest_number() > old);
+    assert_eq!(set.take_refuted(), [(Tier::Fast, 11)]);
     assert_eq!(numbers(&reopen(&disk).unwrap().unwrap()), [10, 12]);
+}
+
+#[test]
+fn settling_a_doubt_begins_a_manifest_without_the_edit() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    set.log_and_apply(&adding(10, "a", "b")).unwrap();
+    let before = set.manifest_number();
+    set.settle().unwrap();
+    assert_eq!(set.manifest_number(), before, "without a doubt there is nothing to do");
+    disk.0.fail(Some("append"), 0);
+    set.log_and_apply(&adding(11, "c", "d")).unwrap_err();
+    disk.0.fail(None, 0);
+    set.settle().unwrap();
+    assert!(!set.is_doubtful() && !set.is_in_doubt(Tier::Fast, 11));
+    assert_eq!(set.take_refuted(), [(Tier::Fast, 11)]);
+    assert_eq!(set.take_refuted(), []);
+    assert_eq!(numbers(&reopen(&disk).unwrap().unwrap()), [10]);
+}
+
+#[test]
+fn an_edit_that_drops_a_keyspace_is_never_in_doubt() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    let mut edit = Edit::default();
+    edit.create_keyspace(7, "gone", 1);
+    set.log_and_apply(&edit).unwrap();
+    let mut edit = Edit::default();
+    edit.drop_keyspace(7);
+    for after in 0..3 {
+        disk.0.fail(Some("append"), after);
+        assert!(set.log_and_apply(&edit).is_err());
+        assert!(!set.is_doubtful(), "append {after}");
+        let recorded = read_recorded(&disk, Path::new(DIR)).unwrap().unwrap();
+        assert!(recorded.keyspaces.contains_key(&7), "append {after}");
+    }
+    disk.0.fail(None, 0);
+    set.log_and_apply(&edit).unwrap();
+    assert!(reopen(&disk).unwrap().unwrap().version(7).is_none());
 }
 
 #[test]

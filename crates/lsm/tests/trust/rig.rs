@@ -140,6 +140,15 @@ impl Rig {
             .collect()
     }
 
+    /// The world as a process that is killed now leaves it.
+    pub fn killed(&self) -> Self {
+        let after = Self::new();
+        for (path, bytes) in self.image() {
+            after.write(&path, &bytes);
+        }
+        after
+    }
+
     /// The table on the slow tier that holds the key `a0000`.
     pub fn slow_table(&self) -> PathBuf {
         let holds = |path: &PathBuf| self.read(path).windows(10).any(|bytes| bytes == b"a0000a0000");
