@@ -34,7 +34,7 @@ impl Engine {
         }
         self.settle_manifest()?;
         if self.keyspaces.load().iter().count() > 1 {
-            self.sync_closed_logs().inspect_err(|error| self.health.stop_writes(error))?;
+            self.sync_closed_logs()?;
         }
         let bytes: u64 = imms.iter().map(|imm| imm.memory_bytes()).sum();
         let reservation =

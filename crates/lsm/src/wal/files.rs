@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_base::{Error, Result, Sequence};
-use kelvin_storage::{Create, IoMode, Storage};
+use kelvin_storage::{Create, IoMode, Storage, WriteFile};
 use parking_lot::Mutex;
 
 use super::format::{log_path, parse_log_name};
@@ -85,12 +85,21 @@ impl LogFiles {
     /// Makes the log `number`, in a kept file if there is one.
     ///
     /// # Errors
-    /// The storage's. A kept file is not tried twice.
+    /// The storage's. A kept file stays kept, under its new name if it has that already.
     pub fn create(&self, number: u64) -> Result<WalWriter> {
         let spare = self.state.lock().spare.pop();
         let recycle = spare.map(|(old, _)| old);
         let options = WalOptions { preallocate_bytes: self.preallocate_bytes, recycle };
-        let writer = WalWriter::create(&*self.storage, &self.dir, number, options)?;
+        let writer = WalWriter::create(&*self.storage, &self.dir, number, options).inspect_err(|_| {
+            match spare {
+                Some((old, bytes)) => {
+                    let renamed = !matches!(self.storage.exists(&log_path(&self.dir, old)), Ok(true));
+                    self.state.lock().spare.push((if renamed { number } else { old }, bytes));
+                }
+                // Made, but perhaps not for good. Without a record it means nothing, should it stay.
+                None => drop(self.storage.remove(&log_path(&self.dir, number))),
+            }
+        })?;
         let allocated = self.preallocate_bytes.max(spare.map_or(0, |(_, bytes)| bytes));
         self.state.lock().live.insert(number, Live { allocated, written: writer.size(), base: None });
         Ok(writer)
@@ -103,22 +112,39 @@ impl LogFiles {
         }
     }
 
-    /// The last sequence number before the first record of log `number`, if that was noted.
+    /// The last sequence number before the first record of log `number`, or of the next one if that was discarded; if
+    /// it was noted.
     #[must_use]
     pub fn base(&self, number: u64) -> Option<Sequence> {
-        self.state.lock().live.get(&number).and_then(|live| live.base)
+        self.state.lock().live.range(number..).next().and_then(|(_, live)| live.base)
     }
 
-    /// Makes what log `number` holds survive power loss, by a handle of its own: for a log found at an opening, and
-    /// for one whose writer is of no more use since an append failed.
+    /// A handle of its own on the log `number`, whose sync makes what the log holds survive power loss: for a log found
+    /// at an opening, and for one whose writer is of no more use since an append failed.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn reopen(&self, number: u64) -> Result<Box<dyn WriteFile>> {
+        let path = log_path(&self.dir, number);
+        let how = Create { reuse: true, ..Create::new(IoMode::Buffered) };
+        self.storage.create(&path, how).map_err(|error| Error::io("open a log", &path, error))
+    }
+
+    /// Makes what log `number` holds survive power loss.
     ///
     /// # Errors
     /// The storage's.
     pub fn sync_found(&self, number: u64) -> Result<()> {
-        let path = log_path(&self.dir, number);
-        let how = Create { reuse: true, ..Create::new(IoMode::Buffered) };
-        let synced = self.storage.create(&path, how).and_then(|mut file| file.sync());
-        synced.map_err(|error| Error::io("sync a log", &path, error))
+        let synced = self.reopen(number)?.sync();
+        synced.map_err(|error| Error::io("sync a log", &log_path(&self.dir, number), error))
+    }
+
+    /// Removes the log `number`, which holds nothing acknowledged. One that cannot be removed goes with the next
+    /// [`Self::release`] above it.
+    pub fn discard(&self, number: u64) {
+        if self.storage.remove(&log_path(&self.dir, number)).is_ok() {
+            self.state.lock().live.remove(&number);
+        }
     }
 
     /// Gives up every log below `needed`: keeps some of their files, removes the others.

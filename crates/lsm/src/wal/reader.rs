@@ -231,6 +231,37 @@ impl WalReader {
     }
 }
 
+/// The whole records in `bytes`, which lie at `offset` in the log `number`, up to the first that is not whole; each with
+/// its first sequence number.
+pub(super) fn records_in(number: u64, offset: u64, bytes: &[u8]) -> Vec<(Sequence, Vec<u8>)> {
+    let mut at = within(offset);
+    // As the file's blocks lie.
+    let blocks = [&vec![0; at], bytes].concat();
+    let mut assembly = Assembly::default();
+    let mut records = Vec::new();
+    if offset == 0 {
+        at = FILE_HEADER_BYTES;
+    }
+    for (block, block_at) in
+        blocks.chunks(BLOCK_BYTES).zip((offset - within(offset) as u64..).step_by(BLOCK_BYTES))
+    {
+        while let Parsed::Fragment { kind, payload, end } = parse(number, block, block_at, at) {
+            match assembly.take(kind, block_at + at as u64, payload) {
+                Step::Whole(_) => {
+                    let mut record = assembly.record.as_slice();
+                    let Some(first) = get_u64(&mut record) else { return records };
+                    records.push((first, record.to_vec()));
+                }
+                Step::More | Step::Marked => {}
+                Step::Ended | Step::Refused(_) => return records,
+            }
+            at = end;
+        }
+        at = 0;
+    }
+    records
+}
+
 fn within(offset: u64) -> usize {
     usize::try_from(offset % BLOCK).unwrap_or(0)
 }

@@ -7,6 +7,8 @@
 //!   bytes from a torn tail.
 //! - W3 After an error the writer refuses everything with that error: how much reached the file is unknown, and a
 //!   failed sync must not be repeated (RELIABILITY M5). Go on in a new log.
+//! - W4 What the operating system has not taken stays in the buffer, which begins with a whole record: after an
+//!   error [`WalWriter::unwritten`] gives it back, for the new log.
 //!
 //! Tests: `tests/`.
 
@@ -22,6 +24,7 @@ use super::format::{
     BLOCK_BYTES, FILE_HEADER_BYTES, FRAGMENT_HEADER_BYTES, FragmentKind, RECORD_BYTES_MAX, SEQUENCE_BYTES,
     file_header, log_path, put_fragment,
 };
+use super::reader::records_in;
 
 /// The buffer is handed to the file when it is this full, so that large or never flushed writes stay bounded.
 const BUFFER_BYTES_MAX: usize = 1024 * 1024;
@@ -41,8 +44,10 @@ pub struct WalWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
     number: u64,
-    /// What is not yet in the file.
+    /// What the operating system has not taken for sure.
     buffer: Vec<u8>,
+    /// The file holds something of this log.
+    begun: bool,
     /// Where the next fragment goes: bytes in the file and in the buffer.
     offset: u64,
     /// Everything before it is synced.
@@ -81,6 +86,7 @@ impl WalWriter {
             path,
             number,
             buffer,
+            begun: false,
             offset,
             synced: 0,
             mark_due: false,
@@ -112,10 +118,16 @@ impl WalWriter {
             let synced = self.synced.to_le_bytes();
             self.put_whole(FragmentKind::Synced, &synced);
         }
+        if self.buffer.len() + batch.len() >= BUFFER_BYTES_MAX {
+            // Should it go out in parts, what is before it must be out by then (W4).
+            self.write_out()?;
+        }
+        let start = self.offset;
         self.put_record(&first_sequence.to_le_bytes(), batch)?;
         self.next_sequence = Some(first_sequence + u64::from(count));
         self.size.store(self.offset, Ordering::Relaxed);
-        if self.buffer.len() >= BUFFER_BYTES_MAX { self.write_out() } else { Ok(()) }
+        let in_parts = self.offset - self.buffer.len() as u64 > start;
+        if in_parts || self.buffer.len() >= BUFFER_BYTES_MAX { self.write_out() } else { Ok(()) }
     }
 
     /// Hands everything appended to the operating system.
@@ -124,9 +136,7 @@ impl WalWriter {
     /// The file's; the writer is of no more use then (W3).
     pub fn flush(&mut self) -> Result<()> {
         self.check()?;
-        self.write_out()?;
-        let outcome = self.file.flush();
-        self.note("flush a log", outcome)
+        self.write_out()
     }
 
     /// Makes everything appended survive power loss. Older logs must be synced before: the mark that follows vouches
@@ -169,6 +179,19 @@ impl WalWriter {
     #[must_use]
     pub const fn has_failed(&self) -> bool {
         self.failed.is_some()
+    }
+
+    /// The whole records that the operating system has not taken for sure, each with its first sequence number: after
+    /// an error they belong into the next log, which then wins from the first of them on.
+    #[must_use]
+    pub fn unwritten(&self) -> Vec<(Sequence, Vec<u8>)> {
+        records_in(self.number, self.offset - self.buffer.len() as u64, &self.buffer)
+    }
+
+    /// False if nothing of this log can be in the file, except by a write that failed.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// The log's file.
@@ -216,10 +239,12 @@ impl WalWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let outcome = self.file.append(&self.buffer);
+        let outcome = self.file.append(&self.buffer).and_then(|()| self.file.flush());
+        self.note("write a log", outcome)?;
+        self.begun = true;
         self.buffer.clear();
         self.buffer.shrink_to(2 * BUFFER_BYTES_MAX);
-        self.note("write a log", outcome)
+        Ok(())
     }
 
     /// Room for payload in the present block; starts the next block if not even a header fits.

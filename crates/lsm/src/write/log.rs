@@ -4,14 +4,14 @@
 //! - L1 A memtable is sealed only together with the start of a new WAL file, with every earlier write visible, so a
 //!   memtable holds exactly the records of whole files and sealed memtables never change.
 //! - L2 A `Sync` acknowledgement syncs every older file first, so what survives a power loss is a prefix.
-//! - L3 If a write fails while acknowledged `Memory` writes still wait in the buffer, the store stops taking writes:
-//!   later ones would otherwise survive a gap.
+//! - L3 A write that fails spoils its file. Acknowledged `Memory` writes that the file may lack begin the next one, which
+//!   wins from there on: later writes never survive a gap. A file that holds nothing else is removed.
 //! - L4 A keyspace without unflushed writes does not hold a file back: its empty memtable is replaced at
 //!   rotation. One that does is flushed when the files exceed their limit (RELIABILITY M15).
 
 use std::sync::Arc;
 
-use kelvin_base::{Error, Result, Sequence, Tier};
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier};
 
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
@@ -23,8 +23,6 @@ use crate::wal::WalWriter;
 /// The WAL as the write leader sees it.
 pub struct Log {
     writer: WalWriter,
-    /// The writer's buffer holds acknowledged records.
-    buffered: bool,
     /// The last sequence number given out.
     pub last_sequence: Sequence,
     spoilt: bool,
@@ -33,7 +31,7 @@ pub struct Log {
 impl Log {
     /// A log that continues behind `last_sequence` in `writer`.
     pub const fn new(writer: WalWriter, last_sequence: Sequence) -> Self {
-        Self { writer, buffered: false, last_sequence, spoilt: false }
+        Self { writer, last_sequence, spoilt: false }
     }
 
     /// True if the file must not be appended to any more (W3).
@@ -61,10 +59,7 @@ impl Log {
     /// The file's: it is spoilt then, and after a failed sync the store takes no more writes.
     pub fn make_durable(&mut self, durability: Durability, engine: &Engine) -> Result<()> {
         match durability {
-            Durability::Memory => {
-                self.buffered = true;
-                Ok(())
-            }
+            Durability::Memory => Ok(()),
             Durability::Os => self.flush(engine),
             Durability::Sync => self.sync(engine),
         }
@@ -76,36 +71,34 @@ impl Log {
     /// The file's; it is spoilt then.
     pub fn flush(&mut self, engine: &Engine) -> Result<()> {
         let outcome = self.writer.flush();
-        let outcome = self.note(outcome, engine);
-        self.buffered &= outcome.is_err();
-        outcome
+        self.note(outcome, engine)
     }
 
     /// Syncs every file not known to be durable, oldest first.
     ///
     /// # Errors
-    /// The sync's; the store takes no more writes then.
+    /// The file's; it is spoilt then, and after a failed sync the store takes no more writes.
     pub fn sync(&mut self, engine: &Engine) -> Result<()> {
         engine.counters.writes.syncs.add(1);
         // What the system does not take (a full disk) is a failed write, told apart from a failed sync.
         self.flush(engine)?;
-        let outcome = engine.sync_closed_logs().and_then(|()| self.writer.sync());
-        let outcome = self.note(outcome, engine);
-        self.buffered &= outcome.is_err();
-        if let Err(error) = &outcome {
-            engine.health.stop_writes(error);
-        }
-        outcome
+        let closed = engine.sync_closed_logs();
+        self.note(closed, engine)?;
+        let outcome = self.writer.sync();
+        self.note(outcome, engine).inspect_err(|error| engine.health.stop_writes(error))
     }
 
     /// Notes a failure and tells it in the fast tier's terms.
     fn note(&mut self, outcome: Result<()>, engine: &Engine) -> Result<()> {
-        outcome.map_err(|error| engine.fast_error(error)).inspect_err(|error| {
-            self.spoilt = true;
-            if self.buffered {
-                engine.health.stop_writes(error);
-            }
-        })
+        self.spoilt |= outcome.is_err();
+        outcome.map_err(|error| engine.fast_error(error))
+    }
+
+    /// Acknowledged records that the file may lack, each with its first sequence number.
+    fn unwritten(&self) -> Vec<(Sequence, Vec<u8>)> {
+        let mut records = self.writer.unwritten();
+        records.retain(|(first, _)| *first <= self.last_sequence);
+        records
     }
 
     /// Hands what is buffered to the operating system, for the last time.
@@ -113,18 +106,28 @@ impl Log {
     /// # Errors
     /// The file's.
     pub fn flush_at_close(&mut self, engine: &Engine) -> Result<()> {
+        let stopped = engine.health.fatal().is_some();
         if self.spoilt {
-            return Ok(());
+            if stopped || self.unwritten().is_empty() {
+                return Ok(());
+            }
+            engine.start_anew(self)?;
         }
-        self.flush(engine)?;
-        // A finished log tells damage at its end from its end: nothing acknowledged can vanish unnoticed.
-        engine.sync_closed_logs()?;
-        self.writer.finish()
+        if stopped {
+            // A finished log would vouch for what a failed sync left unknown.
+            return self.flush(engine);
+        }
+        self.sync(engine)?;
+        // A finished log tells damage at its end from its end: nothing acknowledged can vanish unnoticed. Where even the
+        // end finds no room, everything acknowledged is in the log all the same.
+        match self.writer.finish() {
+            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
+            finished => self.note(finished, engine),
+        }
     }
 
     fn start(&mut self, next: WalWriter) -> WalWriter {
         self.spoilt = false;
-        self.buffered = false;
         std::mem::replace(&mut self.writer, next)
     }
 }
@@ -134,17 +137,15 @@ impl Engine {
     /// WAL than allowed.
     ///
     /// # Errors
-    /// If the file cannot be made; nothing is changed then.
+    /// If the file cannot be made, or what is buffered not written; nothing is sealed then.
     pub(crate) fn rotate(&self, log: &mut Log, full: &[u32]) -> Result<()> {
         self.publisher.wait_visible(log.last_sequence);
-        if !log.spoilt {
-            log.flush(self)?;
+        if log.spoilt {
+            self.start_anew(log)?;
         }
-        let next = self.wals.create(self.new_file_number()).map_err(|error| self.fast_error(error))?;
+        log.flush(self)?;
+        let next = self.next_log(log.last_sequence)?;
         let number = next.number();
-        self.wals.begins_behind(number, log.last_sequence);
-        self.files.tier(Tier::Fast)?.sync_dir()?;
-        self.account_logs();
         self.closed_logs.lock().push(log.start(next));
         let keyspaces = self.keyspaces.load_full();
         let holds_too_much = self.wals.bytes() > self.config.wal_bytes_max;
@@ -161,6 +162,39 @@ impl Engine {
         self.refresh_pressure();
         self.schedule();
         Ok(())
+    }
+
+    /// Goes on in a new WAL file after a failed write. It begins with what the failed one may lack of what was
+    /// acknowledged; memtables stay, since they hold records of both.
+    ///
+    /// # Errors
+    /// If the file cannot be made; everything stays as it is then, to be tried again.
+    pub(crate) fn start_anew(&self, log: &mut Log) -> Result<()> {
+        let records = log.unwritten();
+        let base = records.first().map_or(log.last_sequence, |(first, _)| first - 1);
+        let mut next = self.next_log(base)?;
+        for (first, batch) in &records {
+            if let Err(error) = next.append(*first, batch) {
+                self.wals.discard(next.number());
+                return Err(self.fast_error(error));
+            }
+        }
+        let failed = log.start(next);
+        if failed.has_begun() {
+            self.closed_logs.lock().push(failed);
+        } else {
+            self.wals.discard(failed.number());
+        }
+        self.account_logs();
+        Ok(())
+    }
+
+    /// A new WAL file for the records behind sequence number `base`.
+    fn next_log(&self, base: Sequence) -> Result<WalWriter> {
+        let next = self.wals.create(self.new_file_number()).map_err(|error| self.fast_error(error))?;
+        self.wals.begins_behind(next.number(), base);
+        self.account_logs();
+        Ok(next)
     }
 
     /// An error of the log's files in the fast tier's terms.
@@ -184,12 +218,19 @@ impl Engine {
     /// Syncs the WAL files that take no more records, oldest first. Writers of the present file are not held up.
     ///
     /// # Errors
-    /// The sync's; the store must take no more writes then.
+    /// The files'; after a failed sync the store takes no more writes.
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
         let mut closed = self.closed_logs.lock();
         for writer in closed.iter_mut() {
-            // After a failed append what was acknowledged before it is in the file, but its writer refuses to sync.
-            if writer.has_failed() { self.wals.sync_found(writer.number())? } else { writer.sync()? }
+            let synced = if writer.has_failed() {
+                // What was acknowledged before the failure is in the file, but its writer refuses to sync.
+                let path = writer.path();
+                let mut file = self.wals.reopen(writer.number())?;
+                file.sync().map_err(|error| Error::io("sync a log", path, error))
+            } else {
+                writer.sync()
+            };
+            synced.inspect_err(|error| self.health.stop_writes(error))?;
         }
         closed.clear();
         Ok(())
@@ -201,7 +242,11 @@ impl Engine {
     /// The sync's; the store takes no more writes then.
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.health.check_writable()?;
-        self.log.lock().sync(self)
+        let mut log = self.log.lock();
+        if log.spoilt {
+            self.start_anew(&mut log)?;
+        }
+        log.sync(self)
     }
 }
 

@@ -136,7 +136,10 @@ impl Engine {
                 full.push(id);
             }
         }
-        if !full.is_empty() || log.is_spoilt() {
+        if log.is_spoilt() {
+            self.start_anew(log)?;
+        }
+        if !full.is_empty() {
             self.rotate(log, &full)?;
         }
         let mem = |&id: &u32| Some((id, Arc::clone(&keyspaces.by_id(id)?.peek().mem)));

@@ -64,17 +64,6 @@ fn a_full_fast_disk_refuses_writes_and_room_resumes_them() {
 }
 
 #[test]
-fn a_full_disk_under_memory_durability_keeps_what_was_acknowledged() {
-    let rig = Rig::new();
-    let db = Db::open(rig.single().durability(Durability::Memory)).unwrap();
-    rig.fast_memory.set_capacity(rig.fast_memory.used_bytes() + (64 << 10));
-    let (error, count) = write_until_full(&rig, &db, 'n');
-    assert!(matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::ReadOnly), "{error}");
-    assert!(error.to_string().contains("no space"), "{error}");
-    assert_filled(&db, 'n', count);
-}
-
-#[test]
 fn a_full_fast_capacity_without_anywhere_to_go_refuses_writes_before_it_is_exceeded() {
     let rig = Rig::new();
     let capacity = 2 << 20;

@@ -8,6 +8,7 @@
 mod bad_input;
 mod damage;
 mod full;
+mod full_log;
 mod full_manifest;
 mod newer;
 mod rig;

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use kelvin_storage::FaultStorage;
+use kelvin_storage::fault::{ENOSPC, Effect, Op, Rule};
+
 use super::*;
 use crate::wal::files::LogFiles;
 
@@ -56,4 +59,44 @@ fn a_reopened_store_finds_its_logs_and_nothing_else() {
     files.release(12).unwrap();
     assert_eq!(names(&storage), ["000012.wal", "notes.txt"]);
     files.release(12).unwrap();
+}
+
+#[test]
+fn a_log_that_cannot_be_made_leaves_no_file_and_a_kept_one_stays_kept() {
+    let storage = storage();
+    let faults = Arc::new(FaultStorage::new(Arc::new(storage.clone()), 1));
+    let files = LogFiles::open(faults.clone(), dir(), 0, 1).unwrap();
+    for op in [Op::Create, Op::SyncDir] {
+        faults.add(Rule::new(op, Effect::Error(ENOSPC)).times(1));
+        assert!(files.create(1).is_err());
+        assert_eq!((names(&storage).len(), files.bytes()), (0, 0), "{op:?}");
+    }
+    let mut log = files.create(2).unwrap();
+    append(&mut log, 1..=100);
+    log.flush().unwrap();
+    files.release(3).unwrap();
+    let kept = files.bytes();
+    for (number, op) in [(4, Op::Rename), (5, Op::Create), (6, Op::SyncDir)] {
+        faults.add(Rule::new(op, Effect::Error(ENOSPC)).times(1));
+        assert!(files.create(number).is_err());
+        assert_eq!((names(&storage).len(), files.bytes()), (1, kept), "{op:?}");
+    }
+    let mut log = files.create(7).unwrap();
+    append(&mut log, 101..=102);
+    log.flush().unwrap();
+    assert_eq!(names(&storage), ["000007.wal"]);
+    assert_eq!(sequences(&storage, 7), [101, 102]);
+}
+
+#[test]
+fn the_base_of_a_discarded_log_is_that_of_the_next() {
+    let storage = storage();
+    let files = LogFiles::open(Arc::new(storage.clone()), dir(), 0, 0).unwrap();
+    for (number, base) in [(1, 10), (2, 30), (3, 30)] {
+        drop(files.create(number).unwrap());
+        files.begins_behind(number, base);
+    }
+    files.discard(2);
+    assert_eq!((files.base(1), files.base(2), files.base(4)), (Some(10), Some(30), None));
+    assert_eq!(names(&storage), ["000001.wal", "000003.wal"]);
 }

@@ -96,6 +96,29 @@ fn a_writer_that_met_an_error_refuses_everything_after_it() {
 }
 
 #[test]
+fn what_a_full_disk_did_not_take_is_given_back_whole() {
+    for lengths in [vec![5000], vec![10, 40_000, 100_000, 10], vec![1 << 20, 10, 20]] {
+        let storage = storage();
+        let mut log = writer(&storage, 1);
+        append(&mut log, 1..=3);
+        log.sync().unwrap();
+        for (sequence, &length) in (4..).zip(&lengths) {
+            log.append(sequence, batch(length).bytes()).unwrap();
+        }
+        let written = sequences(&storage, 1);
+        storage.set_capacity(0);
+        log.flush().unwrap_err();
+        let left: Vec<_> = log.unwritten();
+        let expected: Vec<_> = (4..)
+            .zip(&lengths)
+            .filter(|(sequence, _)| !written.contains(sequence))
+            .map(|(sequence, &length)| (sequence, batch(length).bytes().to_vec()))
+            .collect();
+        assert!(!left.is_empty() && left == expected, "{lengths:?}");
+    }
+}
+
+#[test]
 fn only_exact_names_are_logs() {
     assert_eq!(log_name(7), "000007.wal");
     assert_eq!(parse_log_name(Path::new("/x/1234567.wal")), Some(1_234_567));
