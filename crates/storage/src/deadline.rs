@@ -1,8 +1,10 @@
 //! A storage that may hang, behind a deadline (RELIABILITY M21).
 //!
-//! Every operation runs on a worker thread; the caller waits at most the deadline and then gets `TimedOut`, while the
-//! hung operation keeps its worker and whatever it owns until the device lets go. After a timeout, calls fail at once
-//! until a probe, one call per [`Deadline::probe_interval`] of the clock, is answered in time.
+//! Reads wait on the caller's own thread where the file can bound them ([`ReadFile::read_within`]), and appends that
+//! only fill the inner writer's buffer need not wait at all ([`WriteFile::room`]). Every other operation runs on a
+//! worker thread; the caller waits at most the deadline and then gets `TimedOut`, while the hung operation keeps its
+//! worker and whatever it owns until the device lets go. After a timeout, calls fail at once until a probe, one call
+//! per [`Deadline::probe_interval`] of the clock, is answered in time.
 //!
 //! Invariants
 //! - A worker owns all that its operation touches: buffers move to it and come back, so a late end harms nobody.
@@ -24,9 +26,6 @@ use kelvin_base::{Clock, Job};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
-
-/// Appended bytes gathered before they are handed to a worker without a flush.
-const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
 /// How long a [`DeadlineStorage`] waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +149,16 @@ impl Shared {
         }
     }
 
+    /// Lets the call through and has a worker run it.
     fn run<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.enter()?;
+        self.run_entered(operation)
+    }
+
+    fn run_entered<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let job = Box::new(move || {
             // Nobody listens any more after a timeout; what came out is dropped here.
@@ -162,15 +169,23 @@ impl Shared {
         }
         match receiver.recv_timeout(self.deadline.limit) {
             Ok(answer) => {
-                self.breaker.lock().probe_at = None;
+                self.answered();
                 Ok(answer)
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                self.breaker.lock().probe_at = Some(self.clock.now() + self.deadline.probe_interval);
-                Err(timed_out("the device did not answer in time"))
-            }
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(self.trip()),
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("a device operation panicked")),
         }
+    }
+
+    /// Notes that the device answered.
+    fn answered(&self) {
+        self.breaker.lock().probe_at = None;
+    }
+
+    /// Notes that it did not; the error for the caller.
+    fn trip(&self) -> io::Error {
+        self.breaker.lock().probe_at = Some(self.clock.now() + self.deadline.probe_interval);
+        timed_out("the device did not answer in time")
     }
 }
 
@@ -212,8 +227,18 @@ struct DeadlineReader {
 
 impl ReadFile for DeadlineReader {
     fn read_at(&self, offset: u64, len: usize, buf: &mut AlignedBuf) -> io::Result<Range<usize>> {
+        self.shared.enter()?;
+        match self.inner.read_within(offset, len, buf, self.shared.deadline.limit) {
+            Some(Err(error)) if error.kind() == io::ErrorKind::TimedOut => return Err(self.shared.trip()),
+            Some(outcome) => {
+                self.shared.answered();
+                return outcome;
+            }
+            None => {}
+        }
         let (inner, mut moved) = (Arc::clone(&self.inner), std::mem::take(buf));
-        let (range, moved) = self.shared.run(move || (inner.read_at(offset, len, &mut moved), moved))?;
+        let (range, moved) =
+            self.shared.run_entered(move || (inner.read_at(offset, len, &mut moved), moved))?;
         *buf = moved;
         range
     }
@@ -229,18 +254,16 @@ struct DeadlineWriter {
     /// Absent once an operation on it timed out.
     inner: Option<Box<dyn WriteFile>>,
     shared: Arc<Shared>,
+    /// What an append hands over; kept for its memory.
     buffer: Vec<u8>,
-    handed: u64,
+    appended: u64,
 }
 
 impl DeadlineWriter {
-    /// Hands what gathered to the file, then runs `then`.
+    /// Has a worker append what lies in the buffer and run `then`.
     fn hand_over(&mut self, then: fn(&mut dyn WriteFile) -> io::Result<()>) -> io::Result<()> {
-        let Some(mut file) = self.inner.take() else {
-            return Err(timed_out("an earlier call on this file was not answered"));
-        };
+        let mut file = self.inner.take().ok_or_else(gone)?;
         let data = std::mem::take(&mut self.buffer);
-        self.handed += u64::try_from(data.len()).unwrap_or(u64::MAX);
         let (outcome, file, mut data) = self.shared.run(move || {
             let outcome = if data.is_empty() { Ok(()) } else { file.append(&data) };
             (outcome.and_then(|()| then(&mut *file)), file, data)
@@ -252,10 +275,23 @@ impl DeadlineWriter {
     }
 }
 
+fn gone() -> io::Error {
+    timed_out("an earlier call on this file was not answered")
+}
+
 impl WriteFile for DeadlineWriter {
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        let inner = self.inner.as_mut().ok_or_else(gone)?;
+        self.appended += u64::try_from(data.len()).unwrap_or(u64::MAX);
+        if data.len() <= inner.room() {
+            return inner.append(data);
+        }
         self.buffer.extend_from_slice(data);
-        if self.buffer.len() >= WRITE_BUFFER_BYTES { self.hand_over(|_| Ok(())) } else { Ok(()) }
+        self.hand_over(|_| Ok(()))
+    }
+
+    fn room(&self) -> usize {
+        self.inner.as_ref().map_or(0, |inner| inner.room())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -267,7 +303,7 @@ impl WriteFile for DeadlineWriter {
     }
 
     fn len(&self) -> u64 {
-        self.handed + u64::try_from(self.buffer.len()).unwrap_or(u64::MAX)
+        self.appended
     }
 }
 
@@ -275,7 +311,7 @@ impl Storage for DeadlineStorage {
     fn create(&self, path: &Path, how: Create) -> io::Result<Box<dyn WriteFile>> {
         let inner = self.on(path, move |inner, path| inner.create(path, how))?;
         let shared = Arc::clone(&self.shared);
-        Ok(Box::new(DeadlineWriter { inner: Some(inner), shared, buffer: Vec::new(), handed: 0 }))
+        Ok(Box::new(DeadlineWriter { inner: Some(inner), shared, buffer: Vec::new(), appended: 0 }))
     }
 
     fn open(&self, path: &Path, mode: IoMode) -> io::Result<Arc<dyn ReadFile>> {

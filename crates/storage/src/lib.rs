@@ -20,6 +20,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use buffer::AlignedBuf;
 pub use crash::{CrashLog, CrashStorage};
@@ -70,6 +71,18 @@ pub trait ReadFile: Send + Sync + Debug {
     /// # Errors
     /// `UnexpectedEof` if the file ends before; else the operating system's error.
     fn read_at(&self, offset: u64, len: usize, buf: &mut AlignedBuf) -> io::Result<Range<usize>>;
+    /// As [`ReadFile::read_at`], but answers `TimedOut` once the device has kept it waiting for `limit`; `buf` has lost
+    /// its memory then. `None`, with nothing done, if this file cannot be read so, and the caller must let another
+    /// thread wait.
+    fn read_within(
+        &self,
+        _offset: u64,
+        _len: usize,
+        _buf: &mut AlignedBuf,
+        _limit: Duration,
+    ) -> Option<io::Result<Range<usize>>> {
+        None
+    }
     /// Length, bytes.
     ///
     /// # Errors
@@ -93,6 +106,10 @@ pub trait WriteFile: Send + Debug {
     /// # Errors
     /// The operating system's error; how much of `data` reached the file is then unknown.
     fn append(&mut self, data: &[u8]) -> io::Result<()>;
+    /// How many bytes [`WriteFile::append`] takes now without waiting for the device.
+    fn room(&self) -> usize {
+        0
+    }
     /// Hands everything appended to the operating system (it survives the process).
     ///
     /// # Errors

@@ -7,6 +7,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "this module is where files are reached")]
 
+#[cfg(target_os = "linux")]
+mod ring;
 mod transfer;
 mod write;
 
@@ -16,6 +18,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -117,7 +121,13 @@ struct OsReadFile {
 }
 
 impl OsReadFile {
-    fn read_once(handle: &Handle, offset: u64, len: usize, buf: &mut AlignedBuf) -> io::Result<Range<usize>> {
+    /// Reads by `read`, which gets the descriptor, the part of the buffer to fill, and the file offset.
+    fn read_once(
+        handle: &Handle,
+        (offset, len): (u64, usize),
+        buf: &mut AlignedBuf,
+        mut read: impl FnMut(&File, &mut [u8], u64) -> io::Result<usize>,
+    ) -> io::Result<Range<usize>> {
         let unit = if handle.is_direct() { ALIGNMENT } else { 1 };
         let unit_u64 = u64::try_from(unit).unwrap_or(1);
         let lead = usize::try_from(offset % unit_u64).unwrap_or(0);
@@ -134,16 +144,30 @@ impl OsReadFile {
         buf.grow(whole);
         let target = &mut buf.as_mut_slice()[..whole];
         let from = offset - offset % unit_u64;
-        transfer::read_full(target, need, unit, from, |at, part| {
-            rustix::io::pread(&handle.file, part, at).map_err(io::Error::from)
-        })?;
+        transfer::read_full(target, need, unit, from, |at, part| read(&handle.file, part, at))?;
         Ok(lead..need)
     }
 }
 
 impl ReadFile for OsReadFile {
     fn read_at(&self, offset: u64, len: usize, buf: &mut AlignedBuf) -> io::Result<Range<usize>> {
-        self.handle.transfer(|handle| Self::read_once(handle, offset, len, buf))
+        let read = |file: &File, part: &mut [u8], at| Ok(rustix::io::pread(file, part, at)?);
+        self.handle.transfer(|handle| Self::read_once(handle, (offset, len), buf, read))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_within(
+        &self,
+        offset: u64,
+        len: usize,
+        buf: &mut AlignedBuf,
+        limit: Duration,
+    ) -> Option<io::Result<Range<usize>>> {
+        ring::lend(buf, |ring, buf| {
+            self.handle.transfer(|handle| {
+                Self::read_once(handle, (offset, len), buf, |file, part, at| ring.read(file, part, at, limit))
+            })
+        })
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -118,6 +118,11 @@ impl WriteFile for OsWriter {
         self.guarded(|writer| writer.add(data))
     }
 
+    fn room(&self) -> usize {
+        // A full batch goes out at once.
+        BATCH_BYTES - self.fill - 1
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.guarded(Self::write_out)
     }
