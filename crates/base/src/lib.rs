@@ -10,6 +10,7 @@ pub mod executor;
 pub mod hash;
 pub mod iter;
 pub mod key;
+pub mod pages;
 pub mod process;
 pub mod seed;
 pub mod signal;

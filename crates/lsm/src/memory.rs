@@ -45,6 +45,7 @@ impl MemoryPart {
 struct Shared {
     limit_bytes: u64,
     memtable_budget_bytes: u64,
+    process_bytes: u64,
     cache_bytes_min: u64,
     parts: [AtomicU64; MemoryPart::ALL.len()],
 }
@@ -60,6 +61,7 @@ impl MemoryBudget {
         Self(Arc::new(Shared {
             limit_bytes: config.memory_bytes,
             memtable_budget_bytes: config.memtable_budget_bytes,
+            process_bytes: config.process_bytes,
             cache_bytes_min: config.cache_bytes_min,
             parts: Default::default(),
         }))
@@ -100,7 +102,8 @@ impl MemoryBudget {
     pub fn cache_capacity(&self) -> u64 {
         let memtables = self.used(MemoryPart::Memtables).max(self.0.memtable_budget_bytes);
         let others = [MemoryPart::Pinned, MemoryPart::Writers, MemoryPart::Readers];
-        let taken = others.iter().fold(memtables, |sum, &part| sum.saturating_add(self.used(part)));
+        let fixed = memtables.saturating_add(self.0.process_bytes);
+        let taken = others.iter().fold(fixed, |sum, &part| sum.saturating_add(self.used(part)));
         self.0.limit_bytes.saturating_sub(taken).max(self.0.cache_bytes_min)
     }
 
@@ -165,23 +168,23 @@ mod tests {
     #[test]
     fn the_cache_gets_what_the_others_leave() {
         let budget = budget();
-        assert_eq!(budget.cache_capacity(), 48 * MIB);
+        assert_eq!(budget.cache_capacity(), 38 * MIB);
         let pinned = budget.charge(MemoryPart::Pinned, 8 * MIB);
         let mut writer = budget.charge(MemoryPart::Writers, MIB);
         writer.resize(2 * MIB);
-        assert_eq!(budget.cache_capacity(), 38 * MIB);
+        assert_eq!(budget.cache_capacity(), 28 * MIB);
         writer.resize(MIB);
         drop(pinned);
-        assert_eq!(budget.cache_capacity(), 47 * MIB);
+        assert_eq!(budget.cache_capacity(), 37 * MIB);
     }
 
     #[test]
     fn memtables_count_with_their_budget_and_beyond_it_with_what_they_use() {
         let budget = budget();
         budget.set(MemoryPart::Memtables, 10 * MIB);
-        assert_eq!((budget.cache_capacity(), budget.memtables_full()), (48 * MIB, false));
+        assert_eq!((budget.cache_capacity(), budget.memtables_full()), (38 * MIB, false));
         budget.set(MemoryPart::Memtables, 20 * MIB);
-        assert_eq!((budget.cache_capacity(), budget.memtables_full()), (44 * MIB, true));
+        assert_eq!((budget.cache_capacity(), budget.memtables_full()), (34 * MIB, true));
     }
 
     #[test]

@@ -7,10 +7,15 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
+use kelvin_base::pages;
+
 use crate::ALIGNMENT;
 
 /// The most bytes a buffer can hold: what a Rust allocation may span, in whole units of [`ALIGNMENT`].
 pub const CAPACITY_MAX: usize = isize::MAX.unsigned_abs() / ALIGNMENT * ALIGNMENT;
+
+/// From this size on memory comes from the system by the page: zeroed for nothing, and no longer resident once freed.
+const MAPPED_BYTES_MIN: usize = 64 << 10;
 
 /// A buffer whose memory starts at a multiple of [`ALIGNMENT`] and grows by multiples of it.
 #[derive(Debug)]
@@ -61,15 +66,33 @@ impl AlignedBuf {
             "a buffer of {capacity} bytes was asked for; the most is {CAPACITY_MAX}"
         );
         let rounded = capacity.next_multiple_of(ALIGNMENT);
-        let layout = Self::layout(rounded);
-        // SAFETY: the layout's size is not zero, as `capacity > self.capacity >= 0`.
-        let Some(ptr) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        let ptr = Self::allocate(rounded);
         // SAFETY: both are valid for `self.capacity` bytes (the old one is not read when that is 0), and a new
         // allocation does not overlap the old.
         unsafe { std::ptr::copy_nonoverlapping(self.ptr.as_ptr(), ptr.as_ptr(), self.capacity) };
         self.free();
         self.ptr = ptr;
         self.capacity = rounded;
+    }
+
+    /// Makes room for `capacity` bytes; what the buffer held is lost.
+    ///
+    /// # Panics
+    /// As [`AlignedBuf::grow`].
+    pub fn renew(&mut self, capacity: usize) {
+        if capacity > self.capacity {
+            *self = Self::with_capacity(capacity);
+        }
+    }
+
+    /// Zeroed memory of `capacity` bytes, a multiple of [`ALIGNMENT`] that is not 0.
+    fn allocate(capacity: usize) -> NonNull<u8> {
+        if capacity >= MAPPED_BYTES_MIN {
+            return pages::map(capacity);
+        }
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout's size is not zero.
+        NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
     /// All of the memory.
@@ -93,7 +116,10 @@ impl AlignedBuf {
     }
 
     fn free(&mut self) {
-        if self.capacity > 0 {
+        if self.capacity >= MAPPED_BYTES_MIN {
+            // SAFETY: `ptr` was mapped with this length, and the caller lets go of it.
+            unsafe { pages::unmap(self.ptr, self.capacity) };
+        } else if self.capacity > 0 {
             // SAFETY: `ptr` was allocated with this layout.
             unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.capacity)) };
         }

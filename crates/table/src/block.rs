@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use kelvin_base::coding::{get_varint, put_varint};
 use kelvin_base::key::{TRAILER_BYTES, split_internal};
+use kelvin_base::pages::PageBytes;
 
 use crate::format::Compression;
 
@@ -321,7 +322,7 @@ impl<'a> BlockRef<'a> {
 /// A decoded block in memory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Block {
-    bytes: Arc<[u8]>,
+    bytes: Arc<PageBytes>,
     /// Offset behind the last entry, which [`BlockRef::new`] has found to lie inside.
     end: usize,
 }
@@ -333,7 +334,7 @@ impl Block {
     /// If its restart array does not fit.
     pub fn new(bytes: &[u8]) -> Result<Self, Malformed> {
         let end = BlockRef::new(bytes)?.end();
-        Ok(Self { bytes: Arc::from(bytes), end })
+        Ok(Self { bytes: Arc::new(PageBytes::copy_of(bytes)), end })
     }
 
     /// The block that `compression` packed into `payload`.
@@ -345,12 +346,10 @@ impl Block {
             return Self::new(payload);
         }
         let (len, packed) = compression.unpacked_len(payload)?;
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-        if let Some(out) = Arc::get_mut(&mut bytes) {
-            compression.unpack(packed, out)?;
-        }
+        let mut bytes = PageBytes::new(len);
+        compression.unpack(packed, bytes.as_mut_slice())?;
         let end = BlockRef::new(&bytes)?.end();
-        Ok(Self { bytes, end })
+        Ok(Self { bytes: Arc::new(bytes), end })
     }
 
     /// Its entries.
@@ -370,7 +369,7 @@ impl Block {
     /// Memory it takes, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.len() + 2 * size_of::<usize>()
+        PageBytes::footprint(self.bytes.len()) + size_of::<PageBytes>() + 2 * size_of::<usize>()
     }
 }
 

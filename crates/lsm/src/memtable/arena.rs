@@ -13,12 +13,16 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
+use kelvin_base::pages;
+
 use super::sync::{AtomicPtr, AtomicUsize, Mutex, Ordering, lock};
 
 /// Alignment of every allocation, bytes.
 pub(super) const ALIGN: usize = 8;
 /// The first chunk, bytes.
 const CHUNK_BYTES_MIN: usize = 4 * 1024;
+/// From this size on a chunk comes from the system by the page: what is freed is then no longer resident.
+const MAPPED_BYTES_MIN: usize = 64 * 1024;
 /// The largest chunk that is shared, bytes.
 const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 
@@ -138,8 +142,12 @@ impl Arena {
     /// A chunk of `capacity` bytes, owned by the arena from now on.
     fn new_chunk(&self, grow: &mut Grow, capacity: usize) -> *mut Chunk {
         let layout = chunk_layout(capacity);
-        // SAFETY: the layout has at least the header's size.
-        let memory = unsafe { alloc(layout) }.cast::<Chunk>();
+        let memory = if layout.size() >= MAPPED_BYTES_MIN {
+            pages::map(layout.size()).as_ptr().cast::<Chunk>()
+        } else {
+            // SAFETY: the layout has at least the header's size.
+            unsafe { alloc(layout) }.cast::<Chunk>()
+        };
         if memory.is_null() {
             handle_alloc_error(layout);
         }
@@ -177,8 +185,13 @@ impl Drop for Arena {
             // SAFETY: nobody else holds the arena, so every chunk in the list is alive and reached only here; its
             // `older` was written before it entered the list.
             let (older, capacity) = unsafe { ((*chunk).older, (*chunk).capacity) };
-            // SAFETY: allocated by `new_chunk` with this layout, and left behind right after.
-            unsafe { dealloc(chunk.cast(), chunk_layout(capacity)) };
+            let layout = chunk_layout(capacity);
+            match NonNull::new(chunk.cast::<u8>()).filter(|_| layout.size() >= MAPPED_BYTES_MIN) {
+                // SAFETY: mapped by `new_chunk` with this size, and left behind right after.
+                Some(start) => unsafe { pages::unmap(start, layout.size()) },
+                // SAFETY: allocated by `new_chunk` with this layout, and left behind right after.
+                None => unsafe { dealloc(chunk.cast(), layout) },
+            }
             chunk = older;
         }
     }

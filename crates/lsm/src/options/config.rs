@@ -24,10 +24,13 @@ pub struct Config {
     pub reserve_bytes: [u64; 2],
     /// What the levels on the fast tier may hold together: capacity less reserve, log and manifest.
     pub fast_levels_bytes: Option<u64>,
-    /// The one limit on memory.
+    /// The one limit on memory: of all that the store takes, and of the process's code, stacks and small objects as far
+    /// as [`Config::process_bytes`] goes.
     pub memory_bytes: u64,
     /// The part of memory for write buffers over all keyspaces.
     pub memtable_budget_bytes: u64,
+    /// The part of memory left to what does not grow with the data: see [`Config::memory_bytes`].
+    pub process_bytes: u64,
     /// The cache is never squeezed below this.
     pub cache_bytes_min: u64,
     /// Durability of writes that do not name one.

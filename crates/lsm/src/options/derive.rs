@@ -15,6 +15,9 @@ const MEMTABLES_IN_FAST: u64 = 64;
 const TABLES_IN_FAST: u64 = 128;
 /// Fast capacity over manifest size.
 const MANIFESTS_IN_FAST: u64 = 128;
+/// What a process with a store has resident before it holds any data: 6 MiB of code, and the stacks of 20 threads, their
+/// allocators' pages and small objects.
+const PROCESS_BYTES: u64 = 10 * MIB;
 const SIZE_BYTES_MAX: u64 = 64 * MIB;
 const SIZE_BYTES_MIN: u64 = 16 * KIB;
 
@@ -156,6 +159,7 @@ pub(super) fn derive(options: &Options) -> Config {
         fast_levels_bytes: options.fast_capacity.map(|bytes| bytes.saturating_sub(beside_levels)),
         memory_bytes: options.memory,
         memtable_budget_bytes: memtables.budget_bytes,
+        process_bytes: (options.memory / 2).min(PROCESS_BYTES),
         cache_bytes_min: options.memory / 16,
         durability: options.durability,
         compression: options.compression,

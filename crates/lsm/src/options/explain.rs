@@ -94,6 +94,11 @@ impl Config {
     }
 
     fn explain_memory(&self, rows: &mut Rows<'_>) {
+        rows.size(
+            "process_bytes",
+            self.process_bytes,
+            "left to code, stacks and small objects; half of memory at most",
+        );
         let share = format!("{} memtables of memtable_bytes over all keyspaces", self.memtables_max);
         rows.size("memtable_budget_bytes", self.memtable_budget_bytes, share);
         let why = if self.capacity(Tier::Fast).is_some() {

@@ -141,7 +141,7 @@ impl OsReadFile {
             }
         }
         let whole = need.next_multiple_of(unit);
-        buf.grow(whole);
+        buf.renew(whole);
         let target = &mut buf.as_mut_slice()[..whole];
         let from = offset - offset % unit_u64;
         transfer::read_full(target, need, unit, from, |at, part| read(&handle.file, part, at))?;

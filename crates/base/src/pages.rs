@@ -1,0 +1,478 @@
+//! Memory taken from the operating system by the page, and given back by the page.
+//!
+//! What grows with a store's data (cached blocks, memtables, buffers of files) comes from here and not from the
+//! program's allocator: an allocator keeps what was freed for later, rounds sizes up, and holds each thread's share
+//! apart, so that a bound on the bytes asked for would be none on the memory that stays resident.
+//!
+//! - [`map`] and [`unmap`]: one piece, for large ones.
+//! - [`PageBytes`]: bytes of any length, cut from regions of [`REGION_BYTES`] in units of [`UNIT_BYTES`].
+//!
+//! Invariants
+//! - P1 A unit belongs to at most one [`PageBytes`]; a region is unmapped only when none of its units is in use.
+//! - P2 Pages that are free but still resident are at most [`IDLE_BYTES`] and a 64th of what is in use.
+//! - P3 All memory is initialised: the system gives zeros, and only bytes are ever written.
+//!
+//! Like the allocator it stands beside, it is one for the process. Tests below run under Miri, which gets its memory
+//! from the allocator.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use parking_lot::Mutex;
+
+/// Bytes of a region.
+pub const REGION_BYTES: usize = 1 << 20;
+/// What lengths are rounded up to, bytes.
+pub const UNIT_BYTES: usize = 1 << 10;
+/// Free memory kept for the next who asks, bytes.
+pub const IDLE_BYTES: usize = 1 << 20;
+/// What is longer gets a piece of its own.
+const SHARED_BYTES_MAX: usize = REGION_BYTES / 4;
+/// What the system gives and takes back, bytes. Where its pages are larger, it takes back whole regions only.
+const PAGE_BYTES: usize = 4 << 10;
+
+const UNITS: usize = REGION_BYTES / UNIT_BYTES;
+const PAGES: usize = REGION_BYTES / PAGE_BYTES;
+const UNITS_IN_PAGE: usize = PAGE_BYTES / UNIT_BYTES;
+
+/// Memory of `len` bytes (at least 1), zeroed, at a page's start. It is [`unmap`]'s to give back.
+#[must_use]
+pub fn map(len: usize) -> NonNull<u8> {
+    system::map(len).unwrap_or_else(|| {
+        let layout = std::alloc::Layout::from_size_align(len, 1);
+        std::alloc::handle_alloc_error(layout.unwrap_or(std::alloc::Layout::new::<u8>()))
+    })
+}
+
+/// Gives memory back.
+///
+/// # Safety
+/// `start` is from [`map`] with the same `len`, and nobody uses the memory any more.
+pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { system::unmap(start, len) };
+}
+
+#[cfg(not(miri))]
+mod system {
+    use std::ptr::{NonNull, null_mut};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    pub(super) fn map(len: usize) -> Option<NonNull<u8>> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new private mapping at an address of the system's choice touches no other memory.
+        let start = unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::PRIVATE) }.ok()?;
+        // A huge page is resident whole, however little of it is used. A system without them has nothing to refuse.
+        // SAFETY: the advice changes no content.
+        let _refused = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
+        NonNull::new(start.cast())
+    }
+
+    pub(super) unsafe fn unmap(start: NonNull<u8>, len: usize) {
+        // SAFETY: the caller's promise: a whole mapping that nobody uses. It cannot fail then; if it did, the memory
+        // would stay mapped, which harms nobody.
+        let _done = unsafe { munmap(start.as_ptr().cast(), len) };
+    }
+
+    /// Lets the system take whole pages that nobody uses; they read as zeros afterwards.
+    pub(super) unsafe fn purge(start: NonNull<u8>, len: usize) {
+        // SAFETY: the caller's promise: pages inside a mapping whose content nobody needs.
+        let _refused = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxDontNeed) };
+    }
+}
+
+#[cfg(miri)]
+mod system {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    fn layout(len: usize) -> Option<Layout> {
+        Layout::from_size_align(len, super::PAGE_BYTES).ok()
+    }
+
+    pub(super) fn map(len: usize) -> Option<NonNull<u8>> {
+        // SAFETY: no caller asks for nothing.
+        NonNull::new(unsafe { alloc_zeroed(layout(len)?) })
+    }
+
+    pub(super) unsafe fn unmap(start: NonNull<u8>, len: usize) {
+        if let Some(layout) = layout(len) {
+            // SAFETY: the caller's promise.
+            unsafe { dealloc(start.as_ptr(), layout) };
+        }
+    }
+
+    pub(super) unsafe fn purge(start: NonNull<u8>, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { start.as_ptr().write_bytes(0, len) };
+    }
+}
+
+/// A region: which units are in use, which pages are resident.
+#[derive(Debug)]
+struct Region {
+    start: NonNull<u8>,
+    used: [u64; UNITS / 64],
+    resident: [u64; PAGES / 64],
+    used_units: usize,
+    /// Units of the longest free run.
+    longest: usize,
+    /// Pages that nobody uses and that are resident.
+    idle_pages: usize,
+}
+
+// SAFETY: a region owns its memory; it hands out disjoint pieces.
+unsafe impl Send for Region {}
+
+const fn bit(map: &[u64], at: usize) -> bool {
+    map[at / 64] >> (at % 64) & 1 == 1
+}
+
+fn set(map: &mut [u64], at: usize, yes: bool) {
+    let mask = 1 << (at % 64);
+    if yes { map[at / 64] |= mask } else { map[at / 64] &= !mask }
+}
+
+impl Region {
+    fn new() -> Self {
+        let start = map(REGION_BYTES);
+        Self { start, used: [0; _], resident: [0; _], used_units: 0, longest: UNITS, idle_pages: 0 }
+    }
+
+    /// Calls `with` for each free run, first unit and count, until it answers true.
+    fn free_runs(&self, mut with: impl FnMut(usize, usize) -> bool) {
+        let mut at = 0;
+        while at < UNITS {
+            let ones = (!(self.used[at / 64] >> (at % 64))).trailing_zeros() as usize;
+            if ones > 0 {
+                at += ones.min(64 - at % 64);
+                continue;
+            }
+            let begin = at;
+            while at < UNITS {
+                let zeros = (self.used[at / 64] >> (at % 64)).trailing_zeros() as usize;
+                let within = 64 - at % 64;
+                at += zeros.min(within);
+                if zeros < within {
+                    break;
+                }
+            }
+            if with(begin, at - begin) {
+                return;
+            }
+        }
+    }
+
+    /// Works out anew what follows from the maps.
+    fn measure(&mut self) {
+        let mut longest = 0;
+        self.free_runs(|_, count| {
+            longest = longest.max(count);
+            false
+        });
+        self.longest = longest;
+        self.idle_pages = (0..PAGES).filter(|&page| bit(&self.resident, page) && self.is_free(page)).count();
+    }
+
+    /// True if no unit of the page is in use.
+    fn is_free(&self, page: usize) -> bool {
+        let unit = page * UNITS_IN_PAGE;
+        self.used[unit / 64] >> (unit % 64) & ((1 << UNITS_IN_PAGE) - 1) == 0
+    }
+
+    fn mark(&mut self, first: usize, count: usize, yes: bool) {
+        for unit in first..first + count {
+            set(&mut self.used, unit, yes);
+        }
+        self.used_units = if yes { self.used_units + count } else { self.used_units - count };
+        self.measure();
+    }
+
+    /// Takes the shortest way to `count` units, which there must be; the first of them.
+    fn take(&mut self, count: usize) -> usize {
+        let mut first = 0;
+        self.free_runs(|begin, free| {
+            first = begin;
+            free >= count
+        });
+        for page in first / UNITS_IN_PAGE..(first + count).div_ceil(UNITS_IN_PAGE) {
+            set(&mut self.resident, page, true);
+        }
+        self.mark(first, count, true);
+        first
+    }
+
+    /// Gives the pages that nobody uses back to the system.
+    fn purge(&mut self) {
+        let mut page = 0;
+        while page < PAGES {
+            let begin = page;
+            while page < PAGES && self.is_free(page) && bit(&self.resident, page) {
+                set(&mut self.resident, page, false);
+                page += 1;
+            }
+            if page > begin {
+                // SAFETY: the pages lie inside the region.
+                let start = unsafe { self.start.add(begin * PAGE_BYTES) };
+                // SAFETY: none of their units is in use.
+                unsafe { system::purge(start, (page - begin) * PAGE_BYTES) };
+            }
+            page += 1;
+        }
+        self.idle_pages = 0;
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; dropped only when no unit is in use (P1).
+        unsafe { unmap(self.start, REGION_BYTES) };
+    }
+}
+
+/// The regions of the process.
+#[derive(Debug)]
+struct Regions {
+    /// By number; a number whose region is gone is used again.
+    all: Vec<Option<Region>>,
+    gone: Vec<usize>,
+    /// Longest free run and number of every region.
+    by_longest: BTreeSet<(usize, usize)>,
+    used_units: usize,
+    /// Resident pages that nobody uses.
+    idle_pages: usize,
+    /// The region that is next to give up what it does not use.
+    next_purge: usize,
+}
+
+static REGIONS: Mutex<Regions> = Mutex::new(Regions::new());
+
+impl Regions {
+    const fn new() -> Self {
+        Self {
+            all: Vec::new(),
+            gone: Vec::new(),
+            by_longest: BTreeSet::new(),
+            used_units: 0,
+            idle_pages: 0,
+            next_purge: 0,
+        }
+    }
+
+    /// Takes `count` units: their region's number and their start.
+    fn take(&mut self, count: usize) -> (usize, NonNull<u8>) {
+        // The tightest region that has them: nearly empty ones can then become empty.
+        let number = match self.by_longest.range((count, 0)..).next() {
+            Some(&(_, number)) => number,
+            None => self.grow(),
+        };
+        let Some(region) = &mut self.all[number] else { unreachable!("a region listed by its run is there") };
+        self.by_longest.remove(&(region.longest, number));
+        self.idle_pages -= region.idle_pages;
+        let first = region.take(count);
+        self.idle_pages += region.idle_pages;
+        self.by_longest.insert((region.longest, number));
+        self.used_units += count;
+        // SAFETY: the unit lies inside the region.
+        (number, unsafe { region.start.add(first * UNIT_BYTES) })
+    }
+
+    fn grow(&mut self) -> usize {
+        let region = Region::new();
+        let number = self.gone.pop().unwrap_or(self.all.len());
+        self.by_longest.insert((region.longest, number));
+        if number == self.all.len() {
+            self.all.push(Some(region))
+        } else {
+            self.all[number] = Some(region)
+        }
+        number
+    }
+
+    /// Takes back `count` units of region `number` that begin at `start`.
+    fn give_back(&mut self, number: usize, start: NonNull<u8>, count: usize) {
+        let Some(region) = &mut self.all[number] else { unreachable!("a region in use is there") };
+        self.by_longest.remove(&(region.longest, number));
+        let first = (start.addr().get() - region.start.addr().get()) / UNIT_BYTES;
+        self.idle_pages -= region.idle_pages;
+        region.mark(first, count, false);
+        self.idle_pages += region.idle_pages;
+        self.by_longest.insert((region.longest, number));
+        self.used_units -= count;
+        let idle_max = self.idle_pages_max();
+        if self.idle_pages > idle_max {
+            self.purge(idle_max / 2);
+        }
+    }
+
+    const fn idle_pages_max(&self) -> usize {
+        (IDLE_BYTES + self.used_units * UNIT_BYTES / 64) / PAGE_BYTES
+    }
+
+    /// Gives idle memory back, region by region, until no more than `idle_pages` are left. Half of what was allowed, so
+    /// that the next call comes after many pieces.
+    fn purge(&mut self, idle_pages: usize) {
+        while self.idle_pages > idle_pages {
+            self.next_purge = (self.next_purge + 1) % self.all.len();
+            let number = self.next_purge;
+            let Some(region) = self.all[number].as_mut().filter(|region| region.idle_pages > 0) else {
+                continue;
+            };
+            self.idle_pages -= region.idle_pages;
+            if region.used_units == 0 {
+                self.by_longest.remove(&(region.longest, number));
+                self.all[number] = None;
+                self.gone.push(number);
+            } else {
+                region.purge();
+            }
+        }
+    }
+}
+
+/// Bytes outside the program's allocator.
+#[derive(Debug)]
+pub struct PageBytes {
+    start: NonNull<u8>,
+    len: usize,
+    /// The region's number; not used by a piece of its own.
+    region: usize,
+}
+
+// SAFETY: it owns its bytes alone, like a `Box<[u8]>`.
+unsafe impl Send for PageBytes {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for PageBytes {}
+
+impl PageBytes {
+    /// `len` bytes of any value, which `fill` is to overwrite.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        let (region, start) = match len {
+            0 => (0, NonNull::dangling()),
+            1..=SHARED_BYTES_MAX => REGIONS.lock().take(len.div_ceil(UNIT_BYTES)),
+            _ => (0, map(len)),
+        };
+        Self { start, len, region }
+    }
+
+    /// A copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut copy = Self::new(bytes.len());
+        copy.as_mut_slice().copy_from_slice(bytes);
+        copy
+    }
+
+    /// The bytes, to write.
+    pub const fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: `len` initialised bytes (P3) that belong to this value alone (P1).
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// Memory that `len` bytes take.
+    #[must_use]
+    pub const fn footprint(len: usize) -> usize {
+        if len <= SHARED_BYTES_MAX {
+            len.next_multiple_of(UNIT_BYTES)
+        } else {
+            len.next_multiple_of(PAGE_BYTES)
+        }
+    }
+}
+
+impl Deref for PageBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as in `as_mut_slice`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for PageBytes {
+    fn drop(&mut self) {
+        match self.len {
+            0 => {}
+            1..=SHARED_BYTES_MAX => {
+                REGIONS.lock().give_back(self.region, self.start, self.len.div_ceil(UNIT_BYTES));
+            }
+            // SAFETY: mapped by `new` with this length, and nobody else has it.
+            _ => unsafe { unmap(self.start, self.len) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that tell whose they are.
+    fn filled(number: usize, len: usize) -> PageBytes {
+        PageBytes::copy_of(&vec![u8::try_from(number % 251).unwrap(); len])
+    }
+
+    #[test]
+    fn pieces_keep_their_bytes_whatever_is_given_back_around_them() {
+        let rounds = if cfg!(miri) { 60 } else { 20_000 };
+        let mut held: Vec<(usize, PageBytes)> = Vec::new();
+        let mut random = 7u64;
+        for number in 0..rounds {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let draw = usize::try_from(random >> 33).unwrap();
+            let len = [1, 900, 1024, 4096, 17_400, 65_000, SHARED_BYTES_MAX, SHARED_BYTES_MAX + 1][draw % 8];
+            held.push((number, filled(number, len)));
+            if held.len() > 150 {
+                let (number, bytes) = held.swap_remove(draw % held.len());
+                assert!(bytes.iter().all(|&byte| usize::from(byte) == number % 251));
+            }
+        }
+        assert!(held.iter().all(|(number, bytes)| bytes.iter().all(|&b| usize::from(b) == number % 251)));
+    }
+
+    #[test]
+    fn what_is_free_and_resident_is_bounded_and_empty_regions_go() {
+        let mut regions = Regions::new();
+        let rounds = if cfg!(miri) { 100 } else { 3000 };
+        let mut held: Vec<_> = (0..rounds).map(|_| regions.take(17)).collect();
+        let all = regions.used_units * UNIT_BYTES;
+        assert!(all >= rounds * 17 * UNIT_BYTES && regions.all.len() <= all / REGION_BYTES * 21 / 20 + 1);
+        for (at, (number, start)) in std::mem::take(&mut held).into_iter().enumerate() {
+            if at % 5 == 0 {
+                held.push((number, start));
+            } else {
+                regions.give_back(number, start, 17);
+            }
+            assert!(regions.idle_pages <= regions.idle_pages_max());
+            let idle: usize = regions.all.iter().flatten().map(|region| region.idle_pages).sum();
+            assert_eq!(regions.idle_pages, idle);
+        }
+        held.drain(..).for_each(|(number, start)| regions.give_back(number, start, 17));
+        assert_eq!(regions.used_units, 0);
+        assert!(regions.all.iter().flatten().count() <= IDLE_BYTES / REGION_BYTES + 1);
+    }
+
+    #[test]
+    fn a_hole_is_used_again() {
+        let mut regions = Regions::new();
+        let pieces: Vec<_> = (0..UNITS / 64).map(|_| regions.take(64)).collect();
+        let (number, start) = pieces[5];
+        regions.give_back(number, start, 64);
+        assert_eq!(regions.take(64), (number, start));
+        assert_eq!(regions.take(1).0, 1, "the first region is full");
+        (0..16).for_each(|at| regions.give_back(pieces[at].0, pieces[at].1, 64));
+    }
+
+    #[test]
+    fn a_large_piece_is_zeroed_and_aligned() {
+        let start = map(3 << 20);
+        assert_eq!(start.align_offset(PAGE_BYTES), 0);
+        // SAFETY: just mapped with this length.
+        let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), 3 << 20) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        // SAFETY: as mapped, used by nobody any more.
+        unsafe { unmap(start, 3 << 20) };
+    }
+}
