@@ -258,7 +258,7 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     files.tier(Tier::Fast)?.sync_dir()?;
     let number = writer.number();
     wals.begins_behind(number, last);
-    expect_log(&mut versions, number, &recovered)?;
+    expect_log(&mut versions, &wals, number, &recovered)?;
     let mut states = Vec::new();
     for (id, name, _, version) in versions.keyspaces() {
         let imms = recovered.sealed(id);
@@ -300,15 +300,20 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
 }
 
 /// Records that the WAL file `number`, which is durable, must be there at the next opening (see [`missing_log`]), and that
-/// older ones hold nothing for the keyspaces without recovered writes.
-fn expect_log(versions: &mut VersionSet, number: u64, recovered: &Recovered) -> Result<()> {
+/// older ones hold nothing for the keyspaces without recovered writes. The next opening then begins with the oldest file
+/// that is still needed, and goes on from the sequence number before it: the same edit says both.
+fn expect_log(versions: &mut VersionSet, wals: &LogFiles, number: u64, recovered: &Recovered) -> Result<()> {
     let mut edit = Edit::default();
-    if recovered.memtables.is_empty() {
-        // Otherwise the writes up to there are in WAL files only, whose absence must be noticed.
-        edit.set_last_sequence(recovered.last_sequence);
+    let mut floor = number;
+    for (id, _, needed, _) in versions.keyspaces() {
+        if recovered.memtables.contains_key(&id) {
+            floor = floor.min(needed);
+        } else {
+            edit.set_wal_number(id, number);
+        }
     }
-    for (id, ..) in versions.keyspaces().filter(|(id, ..)| !recovered.memtables.contains_key(id)) {
-        edit.set_wal_number(id, number);
+    if let Some(base) = wals.base(floor) {
+        edit.set_last_sequence(base);
     }
     versions.log_and_apply(&edit).map(drop)
 }

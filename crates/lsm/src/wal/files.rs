@@ -112,11 +112,11 @@ impl LogFiles {
         }
     }
 
-    /// The last sequence number before the first record of log `number`, or of the next one if that was discarded; if
-    /// it was noted.
+    /// The last sequence number before the first record of the logs from `number` on, if it was noted. Logs found without
+    /// a record have none of their own.
     #[must_use]
     pub fn base(&self, number: u64) -> Option<Sequence> {
-        self.state.lock().live.range(number..).next().and_then(|(_, live)| live.base)
+        self.state.lock().live.range(number..).find_map(|(_, live)| live.base)
     }
 
     /// A handle of its own on the log `number`, whose sync makes what the log holds survive power loss: for a log found

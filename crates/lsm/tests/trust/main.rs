@@ -11,6 +11,7 @@ mod full;
 mod full_log;
 mod full_manifest;
 mod newer;
+mod recovery;
 mod rig;
 mod slow_away;
 mod store;
