@@ -3,8 +3,8 @@
 //! Invariants
 //! - W1 Records are appended to a buffer; `flush` hands it to the file in one write, `sync` syncs the file. A record
 //!   survives the process after `flush`, a power loss after `sync`.
-//! - W2 The first append after a sync is preceded by a sync mark, the proof by which a reader tells damage of synced
-//!   bytes from a torn tail.
+//! - W2 A sync is followed at once by a sync mark, the proof by which a reader tells damage of synced bytes from a torn
+//!   tail. The mark itself is handed to the operating system and synced with whatever is synced next.
 //! - W3 After an error the writer refuses everything with that error: how much reached the file is unknown, and a
 //!   failed sync must not be repeated (RELIABILITY M5). Go on in a new log.
 //! - W4 What the operating system has not taken stays in the buffer, which begins with a whole record: after an
@@ -52,8 +52,8 @@ pub struct WalWriter {
     offset: u64,
     /// Everything before it is synced.
     synced: u64,
-    /// The next append is preceded by a mark of `synced`.
-    mark_due: bool,
+    /// Something of the log, its header at least, is not synced.
+    unsynced: bool,
     /// The sequence number the next record must begin with.
     next_sequence: Option<Sequence>,
     failed: Option<Error>,
@@ -89,7 +89,7 @@ impl WalWriter {
             begun: false,
             offset,
             synced: 0,
-            mark_due: false,
+            unsynced: true,
             next_sequence: None,
             failed: None,
             size: Arc::new(AtomicU64::new(offset)),
@@ -113,16 +113,12 @@ impl WalWriter {
             return Err(Error::invalid("log records must have contiguous sequence numbers")
                 .expected(next, first_sequence));
         }
-        if self.mark_due {
-            self.mark_due = false;
-            let synced = self.synced.to_le_bytes();
-            self.put_whole(FragmentKind::Synced, &synced);
-        }
         if self.buffer.len() + batch.len() >= BUFFER_BYTES_MAX {
             // Should it go out in parts, what is before it must be out by then (W4).
             self.write_out()?;
         }
         let start = self.offset;
+        self.unsynced = true;
         self.put_record(&first_sequence.to_le_bytes(), batch)?;
         self.next_sequence = Some(first_sequence + u64::from(count));
         self.size.store(self.offset, Ordering::Relaxed);
@@ -139,34 +135,43 @@ impl WalWriter {
         self.write_out()
     }
 
-    /// Makes everything appended survive power loss. Older logs must be synced before: the mark that follows vouches
-    /// for them too.
+    /// Makes everything appended survive power loss, and says so in a mark. Older logs must be synced before: the mark
+    /// vouches for them too.
     ///
     /// # Errors
-    /// The file's; the writer is of no more use then (W3).
+    /// The file's; the writer is of no more use then (W3). Once the records are synced there is none: a mark that cannot
+    /// be written leaves a writer that [`Self::has_failed`].
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
-        if self.synced == self.offset {
+        if !self.unsynced {
             return Ok(());
         }
+        self.sync_file()?;
+        let synced = self.synced.to_le_bytes();
+        self.put_whole(FragmentKind::Synced, &synced);
+        self.size.store(self.offset, Ordering::Relaxed);
+        let _met_by_the_next_write = self.write_out();
+        Ok(())
+    }
+
+    fn sync_file(&mut self) -> Result<()> {
         self.write_out()?;
         let outcome = self.file.sync();
         self.note("sync a log", outcome)?;
         self.synced = self.offset;
-        self.mark_due = true;
+        self.unsynced = false;
         Ok(())
     }
 
-    /// Syncs, and ends the log so that damage at its end and its end are told apart. For a clean close.
+    /// Syncs, and ends the log so that a cut end is told from its end. For a clean close.
     ///
     /// # Errors
     /// As [`Self::sync`].
     pub fn finish(&mut self) -> Result<()> {
         self.sync()?;
-        let synced = self.synced.to_le_bytes();
-        self.put_whole(FragmentKind::Synced, &synced);
+        self.check()?;
         self.put_whole(FragmentKind::End, &[]);
-        self.sync()
+        self.sync_file()
     }
 
     /// The log's number.
@@ -212,7 +217,7 @@ impl WalWriter {
         self.offset == FILE_HEADER_BYTES as u64
     }
 
-    /// Bytes of the log that survive power loss.
+    /// Bytes of the log that survive power loss: up to the last mark, which does not count.
     #[must_use]
     pub const fn synced_len(&self) -> u64 {
         self.synced

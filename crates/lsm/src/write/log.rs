@@ -36,7 +36,7 @@ impl Log {
 
     /// True if the file must not be appended to any more (W3).
     pub const fn is_spoilt(&self) -> bool {
-        self.spoilt
+        self.spoilt || self.writer.has_failed()
     }
 
     /// The file being written.
@@ -107,7 +107,7 @@ impl Log {
     /// The file's.
     pub fn flush_at_close(&mut self, engine: &Engine) -> Result<()> {
         let stopped = engine.health.fatal().is_some();
-        if self.spoilt {
+        if self.is_spoilt() {
             if stopped || self.unwritten().is_empty() {
                 return Ok(());
             }
@@ -118,8 +118,7 @@ impl Log {
             return self.flush(engine);
         }
         self.sync(engine)?;
-        // A finished log tells damage at its end from its end: nothing acknowledged can vanish unnoticed. Where even the
-        // end finds no room, everything acknowledged is in the log all the same.
+        // A finished log tells its end from a cut: nothing acknowledged can vanish unnoticed. Where even the end finds no room, everything acknowledged is in the log all the same.
         match self.writer.finish() {
             Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
             finished => self.note(finished, engine),
@@ -140,7 +139,7 @@ impl Engine {
     /// If the file cannot be made, or what is buffered not written; nothing is sealed then.
     pub(crate) fn rotate(&self, log: &mut Log, full: &[u32]) -> Result<()> {
         self.publisher.wait_visible(log.last_sequence);
-        if log.spoilt {
+        if log.is_spoilt() {
             self.start_anew(log)?;
         }
         log.flush(self)?;
@@ -243,7 +242,7 @@ impl Engine {
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.health.check_writable()?;
         let mut log = self.log.lock();
-        if log.spoilt {
+        if log.is_spoilt() {
             self.start_anew(&mut log)?;
         }
         log.sync(self)

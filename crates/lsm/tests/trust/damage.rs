@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kelvin_base::{Error, ErrorKind};
 use kelvin_lsm::check::{CheckReport, FileKind};
 use kelvin_lsm::db::{Db, IterOptions};
-use kelvin_lsm::options::Options;
+use kelvin_lsm::options::{Durability, Options};
 use kelvin_storage::Storage;
 use kelvin_storage::fault::{Effect, Op, Rule};
 
@@ -229,6 +229,37 @@ fn a_flip_in_a_log_is_corruption_that_names_file_and_offset_and_says_what_is_los
     assert_filled(&Db::open(options).unwrap(), 'w', 50);
 }
 
+#[test]
+fn a_flip_in_the_last_synced_record_of_a_killed_store_is_corruption_and_not_silence() {
+    for count in [1, 20] {
+        let rig = Rig::new();
+        let db = Db::open(rig.single().durability(Durability::Sync)).unwrap();
+        fill(&db, 'w', count);
+        let last = key('w', count - 1);
+        let killed = rig.killed();
+        let path = rig.files(FAST, ".wal").into_iter().find(|path| holds(&rig, path, &last)).unwrap();
+        let good = killed.read(&path);
+        let key_at = good.windows(last.len()).rposition(|bytes| bytes == last).unwrap();
+        let mark = good.len() - 19;
+        for at in key_at - 20..good.len() {
+            killed.change(&path, |bytes| bytes[at] ^= 0x10);
+            match Db::open(killed.single()) {
+                Err(error) => {
+                    assert!(at < mark, "byte {at}: {error}");
+                    assert_says(&error, ErrorKind::Corruption, &[&path.to_string_lossy(), "acknowledged"]);
+                    killed.write(&path, &good);
+                }
+                Ok(opened) => {
+                    assert!(at >= mark, "byte {at} of {mark} and the record is gone without a word");
+                    assert_filled(&opened, 'w', count);
+                    break;
+                }
+            }
+        }
+        drop(db);
+    }
+}
+
 fn holds(rig: &Rig, path: &std::path::Path, part: &[u8]) -> bool {
     rig.read(path).windows(part.len()).any(|bytes| bytes == part)
 }
@@ -249,10 +280,7 @@ fn a_log_cut_off_at_its_end_loses_only_what_was_cut_off() {
     rig.executor.discard();
     let path = rig.files(FAST, ".wal").pop().unwrap();
     let half = used(&rig, &path) / 2;
-    let copy = Rig::new();
-    for (path, bytes) in rig.image() {
-        copy.write(&path, &bytes);
-    }
+    let copy = rig.killed();
     copy.change(&path, |bytes| bytes.truncate(half));
     let reopened = Db::open(copy.single()).unwrap();
     let kept = (0..50).take_while(|&number| reopened.get(&key('w', number)).unwrap().is_some()).count();

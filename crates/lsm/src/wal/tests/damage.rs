@@ -69,6 +69,56 @@ fn every_flip_in_synced_bytes_is_corruption_and_elsewhere_leaves_a_prefix() {
 }
 
 #[test]
+fn the_last_synced_records_are_vouched_for_by_the_mark_alone() {
+    let storage = storage();
+    let mut log = writer(&storage, 9);
+    append(&mut log, 1..=3);
+    log.sync().unwrap();
+    let bytes = read_file(&storage, 9);
+    let synced = usize::try_from(log.synced_len()).unwrap();
+    drop(log);
+    let whole = read(&storage, 9).unwrap();
+    assert_eq!((whole.0.len(), whole.1, whole.2), (3, Tail::Clean, true));
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        replace_file(&storage, 9, &flipped);
+        match read(&storage, 9) {
+            Ok((records, tail, marked)) => {
+                assert!(at >= synced, "byte {at} was synced");
+                assert_eq!((&records, marked), (&whole.0, false), "with a damaged mark no record is lost");
+                assert_eq!(tail, Tail::Torn { offset: synced as u64, records_behind: false });
+            }
+            Err(error) if at == 7 => assert_eq!(error.kind(), ErrorKind::InvalidArgument),
+            Err(error) => {
+                assert!(at < synced, "byte {at}: {error}");
+                assert_eq!(error.kind(), ErrorKind::Corruption);
+            }
+        }
+    }
+    // A power loss before the mark is on disk leaves nothing to tell damage from an interrupted write by.
+    let mut unmarked = bytes[..synced].to_vec();
+    unmarked[synced - 5] ^= 0x10;
+    replace_file(&storage, 9, &unmarked);
+    let (records, tail, _) = read(&storage, 9).unwrap();
+    assert_eq!(records, whole.0[..2]);
+    assert!(matches!(tail, Tail::Torn { records_behind: false, .. }));
+}
+
+#[test]
+fn a_mark_that_cannot_be_written_fails_the_next_write_and_not_the_sync() {
+    let storage = storage();
+    let mut log = writer(&storage, 9);
+    append(&mut log, 1..=3);
+    log.flush().unwrap();
+    storage.set_capacity(0);
+    log.sync().unwrap();
+    assert!(log.has_failed() && log.unwritten().is_empty());
+    assert_eq!(log.append(4, batch(1).bytes()).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(sequences(&storage, 9), [1, 2, 3]);
+}
+
+#[test]
 fn a_hole_nobody_vouches_for_ends_the_log_and_says_that_records_lie_behind() {
     let (storage, mut bytes, synced) = sample();
     // The fourth record begins behind the mark; lose its bytes as an unsynced page may be lost.

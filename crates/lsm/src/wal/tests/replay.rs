@@ -19,10 +19,10 @@ fn of(log: u64, sequences: std::ops::RangeInclusive<u64>) -> Vec<(u64, Sequence)
     sequences.map(|sequence| (log, sequence)).collect()
 }
 
-/// Cuts the last record of a log in half.
+/// Cuts the last record of a log, and the mark that may follow it.
 fn tear(storage: &MemoryStorage, number: u64) {
     let bytes = read_file(storage, number);
-    replace_file(storage, number, &bytes[..bytes.len() - 10]);
+    replace_file(storage, number, &bytes[..bytes.len() - 29]);
 }
 
 #[test]
