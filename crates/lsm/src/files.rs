@@ -143,6 +143,16 @@ impl Files {
         }
     }
 
+    /// Tells an error of a job that works on both tiers in the terms of the one whose file it names.
+    pub fn classify_by_path(&self, error: Error) -> Error {
+        let handle =
+            error.path().and_then(|path| self.present().find(|handle| path.starts_with(handle.dir())));
+        match handle {
+            Some(handle) if error.on().is_none() => handle.classify(error),
+            _ => error,
+        }
+    }
+
     /// True if no removal is queued.
     #[must_use]
     pub fn is_quiet(&self) -> bool {

@@ -239,7 +239,7 @@ impl Engine {
                     RangePick::Done => Some(Ok(())),
                     RangePick::Plan(plan) => {
                         let begun = self.begin_compaction(&mut work, *plan);
-                        (!begun && self.nothing_makes_way(&work)).then(|| Err(self.no_way()))
+                        begun.err().filter(|_| self.nothing_makes_way(&work)).map(Err)
                     }
                     RangePick::Busy => self.nothing_makes_way(&work).then(|| Err(self.no_way())),
                 }

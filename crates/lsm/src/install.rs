@@ -142,12 +142,12 @@ impl Engine {
         self.raise_log_floor(&versions, &mut edit);
         let changed = versions.log_and_apply(&edit);
         changed.inspect_err(|error| self.manifest_failed(&versions, error))?;
-        state.mark_dropped();
         for level in &state.peek().version.levels {
             for file in &level.tables {
                 file.mark_obsolete();
             }
         }
+        state.mark_dropped();
         self.manifest_written(versions);
         Ok(())
     }

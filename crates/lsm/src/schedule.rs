@@ -55,6 +55,10 @@ impl Work {
     }
 }
 
+fn kind_of(plan: &Plan) -> Kind {
+    if plan.touches(Tier::Slow) { Kind::Slow } else { Kind::Fast }
+}
+
 impl Engine {
     /// Starts whatever background work is due.
     pub(crate) fn schedule(&self) {
@@ -98,11 +102,22 @@ impl Engine {
         }
         let versions = self.versions_now();
         let Some(plan) = self.next_plan(&versions, &work) else { return false };
+        let kind = kind_of(&plan);
         let begun = self.begin_compaction(&mut work, plan);
+        let quiet = work.is_quiet();
         drop(work);
         // It may have taken the room that writers counted on.
         self.refresh_pressure();
-        begun
+        match begun {
+            Ok(()) => true,
+            Err(error) => {
+                // Work in flight starts it anew when it ends; without any, a disk that others fill is looked at later.
+                if quiet {
+                    self.failed(kind, &error);
+                }
+                false
+            }
+        }
     }
 
     /// The versions of all keyspaces.
@@ -144,21 +159,23 @@ impl Engine {
         }
     }
 
-    /// Claims what `plan` needs and queues it; false if the space is gone meanwhile.
-    pub(crate) fn begin_compaction(&self, work: &mut Work, plan: Plan) -> bool {
-        let Some(engine) = self.me.upgrade() else { return false };
+    /// Claims what `plan` needs and queues it.
+    ///
+    /// # Errors
+    /// `NoSpace` if the disk is fuller than the capacities say, or the space is gone meanwhile.
+    pub(crate) fn begin_compaction(&self, work: &mut Work, plan: Plan) -> Result<(), Error> {
+        let Some(engine) = self.me.upgrade() else {
+            return Err(Error::new(ErrorKind::ReadOnly, "the store is closed"));
+        };
         let mut reservations = Vec::new();
         for tier in Tier::ALL {
             let bytes = plan.space_bytes[tier.index()];
             if bytes > 0 {
-                match self.space.reserve(tier, bytes, Priority::Essential) {
-                    Ok(reservation) => reservations.push(reservation),
-                    Err(_) => return false,
-                }
+                reservations.push(self.space.reserve(tier, bytes, Priority::Essential)?);
             }
         }
         work.running.begin(&plan);
-        let kind = if plan.touches(Tier::Slow) { Kind::Slow } else { Kind::Fast };
+        let kind = kind_of(&plan);
         self.env.executor.spawn(
             Lane::Compaction,
             Box::new(move || {
@@ -167,7 +184,7 @@ impl Engine {
                 engine.ended(kind, outcome);
             }),
         );
-        true
+        Ok(())
     }
 
     /// Lets go of what `plan` claimed. Tables found damaged stay claimed, so that no further plan takes them and the
@@ -208,7 +225,7 @@ impl Engine {
                 }
             }
             Err(_) if self.is_closing() => {}
-            Err(error) => self.failed(kind, &error),
+            Err(error) => self.failed(kind, &self.files.classify_by_path(error)),
         }
         self.refresh_pressure();
         self.signal.raise();

@@ -81,9 +81,14 @@ impl KeyspaceState {
         self.view.store(Arc::new(next));
     }
 
-    /// The keyspace was dropped: handles to it answer errors.
+    /// The keyspace was dropped: handles to it answer errors, and hold nothing in memory or on disk.
     pub fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
+        self.change_view(|view| View {
+            mem: Arc::new(MemTable::new(view.mem.wal_number(), view.mem.wal_number())),
+            imms: Vec::new(),
+            version: Arc::new(Version::empty(self.id, false)),
+        });
     }
 
     /// True once dropped.

@@ -147,6 +147,9 @@ impl Engine {
         self.install_dropped_keyspace(&edit, &state)?;
         self.keyspaces.store(Arc::new(self.keyspaces.load().without(state.id)));
         drop(log);
+        self.release_logs();
+        self.refresh_memory();
+        self.refresh_pressure();
         self.signal.raise();
         Ok(())
     }

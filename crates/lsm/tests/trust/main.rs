@@ -10,6 +10,7 @@ mod damage;
 mod full;
 mod full_log;
 mod full_manifest;
+mod full_slow;
 mod newer;
 mod recovery;
 mod rig;
