@@ -28,7 +28,7 @@ impl Engine {
     /// What kept them from being written; they stay in memory and in the WAL.
     pub(crate) fn flush_sealed(&self, keyspace: &Arc<KeyspaceState>) -> Result<()> {
         let _purpose = Purpose::Flush.enter();
-        let imms = keyspace.view().imms.clone();
+        let mut imms = keyspace.view().imms.clone();
         if imms.is_empty() || keyspace.is_dropped() {
             return Ok(());
         }
@@ -36,9 +36,7 @@ impl Engine {
         if self.keyspaces.load().iter().count() > 1 {
             self.sync_closed_logs()?;
         }
-        let bytes: u64 = imms.iter().map(|imm| imm.memory_bytes()).sum();
-        let reservation =
-            self.space.reserve(Tier::Fast, bytes + flush_slack_bytes(bytes), Priority::Essential)?;
+        let reservation = self.room_for_flush(&mut imms)?;
         let metas = self.write_level_zero(&imms, self.outputs(Purpose::Flush))?;
         let mut edit = Edit::default();
         let mut written = 0;
@@ -54,6 +52,18 @@ impl Engine {
         self.counters.work.flushed_bytes.add(written);
         self.release_logs();
         Ok(())
+    }
+
+    /// Room for the table of `imms` (newest first), or of fewer, the oldest, if there is none for all.
+    fn room_for_flush(&self, imms: &mut Vec<Arc<MemTable>>) -> Result<Reservation> {
+        loop {
+            let bytes: u64 = imms.iter().map(|imm| imm.memory_bytes()).sum();
+            let wanted = bytes + flush_slack_bytes(bytes);
+            match self.space.reserve(Tier::Fast, wanted, Priority::Essential) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && imms.len() > 1 => drop(imms.remove(0)),
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Writes memtables (newest first) as a table of level 0 where `outputs` say.

@@ -15,6 +15,7 @@ use parking_lot::MutexGuard;
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;
 use crate::memtable::MemTable;
+use crate::space::{Space, on_disk_bytes};
 use crate::version::{Edit, TableFile, Version, VersionSet};
 use crate::view::{KeyspaceState, View};
 
@@ -106,7 +107,7 @@ impl Engine {
     /// What follows a manifest that was written: its length goes into the books, and tables of an edit that did not
     /// happen go.
     fn manifest_written(&self, mut versions: MutexGuard<'_, VersionSet>) {
-        self.space.file_added(Tier::Fast, "*.manifest", versions.manifest_bytes());
+        account_manifest(&self.space, &versions);
         let refuted = versions.take_refuted();
         drop(versions);
         for (tier, number) in refuted {
@@ -151,6 +152,13 @@ impl Engine {
         self.manifest_written(versions);
         Ok(())
     }
+}
+
+/// Counts the manifest at the length to which it will grow, and twice: a new one, which holds no more than the old, is
+/// written whole before the old one goes.
+pub(crate) fn account_manifest(space: &Space, versions: &VersionSet) {
+    let bytes = versions.manifest_bytes().max(versions.rotate_at_bytes());
+    space.file_added(Tier::Fast, "*.manifest", on_disk_bytes(bytes) * 2);
 }
 
 /// A keyspace's background work ends with this once the keyspace is dropped.

@@ -21,6 +21,7 @@ use crate::db::engine::Engine;
 use crate::db::keyspaces::Keyspaces;
 use crate::files::{Files, table_number};
 use crate::health::Health;
+use crate::install::account_manifest;
 use crate::memory::MemoryBudget;
 use crate::memtable::MemTable;
 use crate::options::{Config, Env, Options};
@@ -95,7 +96,9 @@ fn account_once(space: &Space, fast: &TierHandle, versions: &VersionSet) -> Resu
             space.file_removed(Tier::Fast, &name);
         }
     }
-    space.file_added(Tier::Fast, "*.manifest", versions.manifest_bytes());
+    // While a new manifest comes into force its name has a file of its own beside `CURRENT`.
+    space.file_added(Tier::Fast, CURRENT_NEW, 1);
+    account_manifest(space, versions);
     Ok(())
 }
 

@@ -126,14 +126,14 @@ mod tests {
     use crate::options::System;
     use crate::runner::{NoProgress, run};
 
-    const FAST_CAPACITY: u64 = 12 << 20;
+    const FAST_CAPACITY: u64 = 2 << 20;
 
     fn options(system: System, dir: &std::path::Path) -> BenchOptions {
         let mut options = BenchOptions::new(system, dir.join("fast"));
         options.slow = Some(dir.join("slow"));
         options.fast_capacity = Some(FAST_CAPACITY);
         options.memory = 8 << 20;
-        options.records = 20_000;
+        options.records = 6_000;
         options.ops = Some(3_000);
         options.threads = 2;
         options

@@ -1,4 +1,5 @@
 //! The hard limit on each tier: every byte on disk is either a known file's or was reserved before it was written.
+//! Files count in whole blocks of the disk, [`on_disk_bytes`].
 //!
 //! In:  the files there are, with their lengths; requests to write.
 //! Out: a [`Reservation`], or `NoSpace` before anything is written.
@@ -31,6 +32,12 @@ use crate::tiers::TierHandle;
 const FREE_SPACE_AGE_MAX: Duration = Duration::from_secs(1);
 /// Of the disk's own free space no more than this is kept back from normal work, bytes.
 const DISK_MARGIN_BYTES_MAX: u64 = 16 << 20;
+
+/// What a file of `bytes` takes of a disk: whole blocks.
+#[must_use]
+pub const fn on_disk_bytes(bytes: u64) -> u64 {
+    bytes.next_multiple_of(kelvin_storage::ALIGNMENT as u64)
+}
 
 /// Who may use the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +297,7 @@ impl Space {
 
     /// The file `name` on `tier` is now `bytes` long: new, grown or shrunk.
     pub fn file_added(&self, tier: Tier, name: &str, bytes: u64) {
-        let shrank = self.books(tier).lock().set_file(name, bytes);
+        let shrank = self.books(tier).lock().set_file(name, on_disk_bytes(bytes));
         if shrank {
             self.0.freed.raise();
         }
@@ -392,6 +399,7 @@ impl Reservation {
 
     /// Turns part of it into the file `name` of `bytes`, or into that file's growth to `bytes`.
     pub fn file_written(&mut self, name: &str, bytes: u64) {
+        let bytes = on_disk_bytes(bytes);
         let shrank = {
             let mut books = self.space.books(self.tier).lock();
             let known = books.files.get(name).copied().unwrap_or(0);

@@ -379,8 +379,8 @@ impl TierHandle {
     /// # Errors
     /// `Corruption` if it is longer; else as [`TierHandle::classify`] tells them.
     pub fn read_small(&self, name: impl AsRef<Path>, bytes_max: usize) -> Result<Vec<u8>> {
-        let path = self.path(name);
-        let file = self.open(&path, IoMode::Buffered)?;
+        let path = self.path(&name);
+        let file = self.open(&name, IoMode::Buffered)?;
         let len = file
             .len()
             .map_err(|e| self.classify(Error::io("cannot ask the length of the file", &path, e)))?;

@@ -198,3 +198,12 @@ fn a_small_file_is_bounded_and_replaced_whole() {
     tier.replace_small("E", b"").unwrap();
     assert_eq!(tier.read_small("E", 10).unwrap(), b"");
 }
+
+#[test]
+fn a_relative_directory_is_put_before_a_name_once() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let tier = TierHandle::new(Tier::Slow, "some/where", storage, Arc::new(ManualClock::new(0)));
+    tier.create_dir_all().unwrap();
+    tier.replace_small("a", b"abc").unwrap();
+    assert_eq!(tier.read_small("a", 10).unwrap(), b"abc");
+}

@@ -481,6 +481,12 @@ impl VersionSet {
         self.writer.as_ref().map_or(0, Writer::number)
     }
 
+    /// Bytes of manifest from which on a new one is begun.
+    #[must_use]
+    pub const fn rotate_at_bytes(&self) -> u64 {
+        self.rotate_at_bytes
+    }
+
     /// Bytes of the manifest in force.
     #[must_use]
     pub fn manifest_bytes(&self) -> u64 {

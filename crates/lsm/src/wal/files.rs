@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - F1 A log is given up only by `release`, whose caller knows that tables hold all its records.
-//! - F2 At most `recycle_max` given-up files are kept; the others are removed. Kept files keep their old names, so
+//! - F2 At most `recycle_max` given-up files of about the usual length are kept; the others are removed. Kept files keep their old names, so
 //!   after a restart they are logs below the needed number like any other.
 //!
 //! Tests: `tests/files.rs`.
@@ -18,6 +18,10 @@ use parking_lot::Mutex;
 
 use super::format::{log_path, parse_log_name};
 use super::writer::{WalOptions, WalWriter};
+use crate::space::on_disk_bytes;
+
+/// Files up to here are kept whatever the usual length.
+const RECYCLED_BYTES_MIN: u64 = 64 << 10;
 
 /// The logs in one directory.
 #[derive(Debug)]
@@ -159,7 +163,9 @@ impl LogFiles {
             };
             let number = *entry.key();
             let bytes = entry.get().bytes();
-            if state.spare.len() < self.recycle_max {
+            // One that a large batch has blown up would keep its space from everything else.
+            let is_usual = bytes <= self.preallocate_bytes.saturating_mul(2).max(RECYCLED_BYTES_MIN);
+            if state.spare.len() < self.recycle_max && is_usual {
                 state.live.remove(&number);
                 state.spare.push((number, bytes));
                 continue;
@@ -175,11 +181,11 @@ impl LogFiles {
         }
     }
 
-    /// Bytes of disk space held: logs, what is allocated ahead, and kept files.
+    /// Bytes of disk space held, in whole blocks: logs, what is allocated ahead, and kept files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let state = self.state.lock();
-        let spare: u64 = state.spare.iter().map(|(_, bytes)| bytes).sum();
-        spare + state.live.values().map(Live::bytes).sum::<u64>()
+        let spare = state.spare.iter().map(|(_, bytes)| *bytes);
+        spare.chain(state.live.values().map(Live::bytes)).map(on_disk_bytes).sum()
     }
 }

@@ -44,6 +44,11 @@ impl Log {
         self.writer.number()
     }
 
+    /// True if the file is longer than what was allocated, and counted, when it was begun.
+    pub const fn is_overlong(&self, allocated: u64) -> bool {
+        self.writer.len() > allocated
+    }
+
     /// Adds a record to the file's buffer.
     ///
     /// # Errors

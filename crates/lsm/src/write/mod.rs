@@ -106,6 +106,9 @@ impl Engine {
             bytes += member.batch.bytes().len() as u64;
             durability = durability.max(member.durability);
         }
+        if log.is_overlong(self.config.memtable_bytes) {
+            self.account_logs();
+        }
         log.make_durable(durability, self)?;
         log.last_sequence = next - 1;
         let writes = &self.counters.writes;

@@ -8,6 +8,7 @@ use kelvin_base::{Error, ErrorKind, Result, Tier};
 use super::stall::{Debt, Pressure, Reason, pressure};
 use crate::compaction::pick;
 use crate::db::engine::Engine;
+use crate::options::human_bytes;
 use crate::schedule::Kind;
 use crate::space::Priority;
 
@@ -26,9 +27,36 @@ impl Engine {
         if let Pressure::Delay { us_per_kib, reason } = pressure {
             self.pay_delay(us_per_kib.saturating_mul(bytes as u64) / 1024, reason);
         }
-        while let Pressure::Stop(reason) = pressure {
-            self.wait_stopped(reason)?;
+        while let Some(reason) = self.stop_for(bytes as u64, pressure) {
+            if reason == Reason::FastSpace {
+                self.seal_overfull()?;
+            }
+            self.wait_stopped(bytes as u64, reason)?;
             pressure = self.pressure_now();
+        }
+        Ok(())
+    }
+
+    /// Why a write of `bytes` cannot go on now, if it cannot. What the pressure allows for is a memtable and its log:
+    /// a batch larger than that must fit by itself.
+    fn stop_for(&self, bytes: u64, pressure: Pressure) -> Option<Reason> {
+        if let Pressure::Stop(reason) = pressure {
+            return Some(reason);
+        }
+        if bytes <= self.config.memtable_bytes {
+            return None;
+        }
+        let available = self.space.available(Tier::Fast, Priority::Essential)?;
+        let batch = bytes.saturating_mul(2).saturating_add(flush_slack_bytes(bytes));
+        (available < self.flush_need_bytes().saturating_add(batch)).then_some(Reason::FastSpace)
+    }
+
+    /// Seals the memtables that large batches have filled, so that their logs can go.
+    fn seal_overfull(&self) -> Result<()> {
+        for keyspace in self.keyspaces.load().iter() {
+            if keyspace.peek().mem.memory_bytes() > self.config.memtable_bytes {
+                self.seal(keyspace)?;
+            }
         }
         Ok(())
     }
@@ -44,16 +72,16 @@ impl Engine {
         self.env.clock.sleep(Duration::from_micros(paid));
     }
 
-    fn wait_stopped(&self, reason: Reason) -> Result<()> {
+    fn wait_stopped(&self, bytes: u64, reason: Reason) -> Result<()> {
         let start = self.env.clock.now();
         self.schedule();
         let outcome = self.signal.wait_for(&*self.env.executor, || {
             // Files are removed behind the back of the jobs that ended.
             self.refresh_pressure();
-            if !matches!(self.pressure_now(), Pressure::Stop(_)) {
+            if self.stop_for(bytes, self.pressure_now()).is_none() {
                 return Some(Ok(()));
             }
-            self.why_stuck(reason).map(Err)
+            self.why_stuck(bytes, reason).map(Err)
         });
         let us = u64::try_from((self.env.clock.now() - start).as_micros()).unwrap_or(u64::MAX);
         self.counters.writes.stopped_us[reason as usize].add(us);
@@ -63,7 +91,7 @@ impl Engine {
     /// Why waiting for room is in vain, if it is: the store is closed or read-only, the very work that `reason` waits for
     /// has failed, or none is left to do. Failures of other work matter only then: with the slow tier away, writers
     /// still wait for flushes (promise 7).
-    fn why_stuck(&self, reason: Reason) -> Option<Error> {
+    fn why_stuck(&self, bytes: u64, reason: Reason) -> Option<Error> {
         if let Err(error) = self.health.check_writable() {
             return Some(error);
         }
@@ -83,12 +111,14 @@ impl Engine {
         }
         // The job that ended last may not have worked the pressure out anew yet.
         self.refresh_pressure();
-        matches!(self.pressure_now(), Pressure::Stop(_)).then(|| {
+        self.stop_for(bytes, self.pressure_now()).map(|_| {
+            let wanted = bytes.max(self.config.memtable_bytes);
+            let free = self.space.available(Tier::Fast, Priority::Essential).unwrap_or(0);
             Error::new(ErrorKind::NoSpace, "the fast tier is full and nothing can be moved off it")
                 .tier(Tier::Fast)
                 .expected(
-                    format!("room for a memtable of {} bytes", self.config.memtable_bytes),
-                    format!("{:?} bytes", self.space.available(Tier::Fast, Priority::Essential)),
+                    format!("room for {} of writes, their log and their table", human_bytes(wanted)),
+                    human_bytes(free),
                 )
                 .advice("raise fast_capacity, give a slow tier, or delete records; writing resumes by itself")
         })
@@ -117,7 +147,7 @@ impl Engine {
             },
             Debt {
                 reason: Reason::LevelZero,
-                amount: debt.l0_files as u64,
+                amount: debt.l0_runs,
                 slow_at: config.level0_delay_at as u64,
                 stop_at: config.level0_stop_at as u64,
             },
@@ -144,11 +174,13 @@ impl Engine {
             .map(table)
             .sum();
         let memtable = self.config.memtable_bytes;
-        sealed.saturating_add(table(memtable)).saturating_add(memtable)
+        // What large batches have put into active memtables beyond their size has its log already, and no table.
+        let over = keyspaces.iter().map(|one| one.peek().mem.memory_bytes().saturating_sub(memtable));
+        sealed.saturating_add(table(memtable + over.sum::<u64>())).saturating_add(memtable)
     }
 
     /// The fast tier's want of room for another memtable's log and table.
-    fn space_debt(&self) -> Option<Debt> {
+    pub(crate) fn space_debt(&self) -> Option<Debt> {
         let available = self.space.available(Tier::Fast, Priority::Essential)?;
         let step = self.config.memtable_bytes.saturating_mul(2).max(1);
         let comfortable = self.flush_need_bytes().saturating_add(step);
@@ -161,7 +193,7 @@ impl Engine {
     }
 }
 
-/// What a table may take beyond the `bytes` of the memtables it is made of.
+/// What a table may take beyond the `bytes` of the memtables it is made of: filter, index, tail, the disk block it ends in.
 pub(crate) const fn flush_slack_bytes(bytes: u64) -> u64 {
-    bytes / 8 + (64 << 10)
+    bytes / 8 + (8 << 10)
 }

@@ -2,7 +2,8 @@
 //! is exceeded, and freed room resumes writing without a restart.
 
 use kelvin_base::{Error, ErrorKind, Tier};
-use kelvin_lsm::db::Db;
+use kelvin_lsm::batch::WriteBatch;
+use kelvin_lsm::db::{Db, WriteOptions};
 use kelvin_lsm::options::Durability;
 
 use crate::rig::{Rig, assert_filled, assert_says, fill, key, value};
@@ -138,4 +139,56 @@ fn a_store_is_not_made_on_a_full_disk_and_made_later() {
     assert_says(&error, ErrorKind::NoSpace, &["free space"]);
     rig.fast_memory.set_capacity(u64::MAX);
     fill(&Db::open(rig.tiered()).unwrap(), 'a', 10);
+}
+
+#[test]
+fn the_fast_capacity_is_all_that_the_store_takes_of_a_disk_that_has_no_more() {
+    for (capacity, value_bytes) in [(1 << 20, 300), (1 << 20, 3000), (2 << 20, 1000)] {
+        let rig = Rig::new();
+        let db = Db::open(rig.single().slow(crate::rig::SLOW).fast_capacity(capacity)).unwrap();
+        rig.fast_memory.set_capacity(capacity);
+        let keys = 3 * capacity / value_bytes;
+        for number in 0..keys * 3 / 2 {
+            // Most keys come again, in another order.
+            let key = key('k', usize::try_from(number * 7919 % keys).unwrap());
+            let value = vec![u8::try_from(number % 251).unwrap(); usize::try_from(value_bytes).unwrap()];
+            db.put(&key, &value).unwrap_or_else(|error| panic!("{number}: {error}\n{:?}", db.levels()));
+            if number % 13 == 0 {
+                rig.executor.run_nth(0);
+            }
+        }
+        rig.executor.run_all();
+        let stats = db.stats();
+        assert_eq!(stats.background_failures, 0, "the disk never refused anything");
+        assert!(stats.used_bytes_max[0] <= capacity, "{} of {capacity}", stats.used_bytes_max[0]);
+        assert!(stats.used_bytes[1] > capacity, "most lies on the slow tier");
+    }
+}
+
+#[test]
+fn a_batch_that_cannot_fit_the_fast_tier_is_refused_and_a_large_one_that_can_is_taken() {
+    let rig = Rig::new();
+    let capacity = 4 << 20;
+    let db = Db::open(rig.single().slow(crate::rig::SLOW).fast_capacity(capacity)).unwrap();
+    rig.fast_memory.set_capacity(capacity);
+    fill(&db, 'a', 100);
+    let batch = |letter: char, count: usize| {
+        let mut batch = WriteBatch::new();
+        for number in 0..count {
+            batch.put(0, &key(letter, number), &[7; 1000]).unwrap();
+        }
+        batch
+    };
+    let error = db.write(batch('x', 3000), &WriteOptions::default()).unwrap_err();
+    assert_says(&error, ErrorKind::NoSpace, &["fast tier"]);
+    assert_eq!(db.get(&key('x', 0)).unwrap(), None);
+    db.write(batch('y', 1000), &WriteOptions::default()).unwrap();
+    rig.executor.run_all();
+    db.write(batch('z', 1000), &WriteOptions::default()).unwrap();
+    db.flush().unwrap();
+    for letter in ['y', 'z'] {
+        assert_eq!(db.get(&key(letter, 999)).unwrap().as_deref(), Some(&[7; 1000][..]));
+    }
+    assert_filled(&db, 'a', 100);
+    assert!(db.stats().used_bytes_max[0] <= capacity);
 }

@@ -11,6 +11,9 @@ use crate::version::{LEVELS, LEVELS_FAST, TableFile, TableMeta, Version};
 /// A moved table may overlap this many target tables of the level after; else it is better split now.
 const GRANDPARENT_TABLES_MAX: u64 = 10;
 
+/// What a table takes beyond its share of the entries: tail, index and filter of its own, the disk block it ends in.
+const TABLE_FRAMING_BYTES: u64 = 8 << 10;
+
 /// What was chosen.
 pub(super) struct Choice {
     pub reason: Reason,
@@ -61,9 +64,12 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     let all: Vec<Arc<TableFile>> =
         inputs.iter().flat_map(|(_, files)| files.iter().map(Arc::clone)).collect();
     let (smallest, largest, _) = hull(&all)?;
+    // Level 0 is guarded by its tables alone.
+    let first_written =
+        if choice.output_level > choice.level { choice.level + 1 } else { choice.level.max(1) };
     let busy = all.iter().any(|file| file.meta.number == 0 || file.is_being_compacted())
-        || (choice.output_level > 0
-            && input.running.writes(version.keyspace, choice.output_level, &smallest, &largest));
+        || (first_written..=choice.output_level)
+            .any(|level| input.running.writes(version.keyspace, level, &smallest, &largest));
     if busy {
         return None;
     }
@@ -98,9 +104,11 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     };
     plan.trivial_move = is_trivial(input, &plan, &all, choice.level, table_bytes);
     if !plan.trivial_move {
-        // Merging adds at most the framing of tables cut anew.
-        plan.space_bytes[output_tier.index()] = plan.input_bytes + plan.input_bytes / 32 + (64 << 10);
         plan.boundaries = boundaries(&plan, input.config.parts_max, table_bytes);
+        // Merging adds at most the framing of tables cut anew, each of which ends in a block of the disk begun.
+        let cut = plan.input_bytes / table_bytes + plan.boundaries.len() as u64 + 1;
+        plan.space_bytes[output_tier.index()] =
+            plan.input_bytes + plan.input_bytes / 32 + (cut + 1) * TABLE_FRAMING_BYTES;
     }
     Some(plan)
 }

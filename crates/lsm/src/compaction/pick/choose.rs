@@ -2,7 +2,7 @@
 //!
 //! Order: the fast tier over its share first, then levels by how far they are over their targets, then tables worth
 //! cleaning. The first plan that meets nothing running and fits in the free space is taken; if none within the fast
-//! tier fits, a boundary compaction makes room.
+//! tier fits, or writers wait for room, a boundary compaction makes some.
 
 use std::sync::Arc;
 
@@ -44,14 +44,16 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
         };
         let plan = match candidate.what {
             What::LevelZero => level_zero(input, candidate, &mut accept),
-            What::Level(level, reason) => one_level(input, candidate.version, level, reason, &mut accept),
+            What::Level(level, reason) => {
+                one_level(input, candidate.version, (level, level + 1), reason, &mut accept)
+            }
             What::Clean => clean(input, candidate.version, &mut accept),
         };
         if plan.is_some() {
             return plan;
         }
     }
-    if short_of_room && input.config.two_tiers {
+    if (short_of_room || input.wants_room) && input.config.two_tiers {
         return make_room(input);
     }
     None
@@ -201,11 +203,12 @@ fn within_level_zero(
     build(input, version, choice).filter(|plan| accept(plan))
 }
 
-/// A compaction of the best table of `level` into the next one: least overlap for its size, deletions count double.
+/// A compaction of the best table of `level` into `output_level`, levels between being empty: least overlap for its
+/// size, deletions count double.
 fn one_level(
     input: &PickInput<'_>,
     version: &Version,
-    level: usize,
+    (level, output_level): (usize, usize),
     reason: Reason,
     accept: &mut dyn FnMut(&Plan) -> bool,
 ) -> Option<Plan> {
@@ -214,7 +217,7 @@ fn one_level(
         .iter()
         .filter(|file| !file.is_being_compacted())
         .map(|file| {
-            let below = version.overlapping_table(level + 1, &file.meta);
+            let below = version.overlapping_table(output_level, &file.meta);
             let overlap_bytes: u64 = below.iter().map(|file| file.meta.size_bytes).sum();
             let cost = u128::from(overlap_bytes) * 1024 / u128::from(file.meta.size_bytes.max(1));
             let cost = u64::try_from(cost).unwrap_or(u64::MAX);
@@ -224,7 +227,7 @@ fn one_level(
     order.sort_by_key(|(cost, number, _)| (*cost, *number));
     let mut too_large = None;
     for (_, _, file) in order {
-        let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level: level + 1 };
+        let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level };
         let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) else { continue };
         if plan.input_bytes <= input.config.plan_bytes_max {
             return Some(plan);
@@ -264,18 +267,25 @@ fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan)
     None
 }
 
-/// The boundary compaction of the keyspace that holds most on the fast tier.
-fn make_room(input: &PickInput<'_>) -> Option<Plan> {
+/// Moves something of the keyspace that holds most on the fast tier straight to the slow one, from the deepest fast
+/// level that has a table: that writes nothing to the fast tier, so as long as the slow one has room, it always fits.
+pub(super) fn make_room(input: &PickInput<'_>) -> Option<Plan> {
     let mut order: Vec<&Arc<Version>> = input.versions.iter().collect();
     order.sort_by_key(|version| (std::cmp::Reverse(version.tier_bytes(Tier::Fast)), version.keyspace));
     let mut accept = |plan: &Plan| fits(input, plan) && allowed(input, plan);
-    order
-        .into_iter()
-        .filter(|version| !input.running.writes(version.keyspace, LEVELS_FAST, &[], &[0xff; 16]))
-        .find_map(|version| {
-            let from = (1..LEVELS_FAST).rfind(|level| !version.levels[*level].tables.is_empty())?;
-            one_level(input, version, from, Reason::FastFull, &mut accept)
-        })
+    order.into_iter().find_map(|version| {
+        let from = (0..LEVELS_FAST).rfind(|level| !version.levels[*level].tables.is_empty())?;
+        if from > 0 {
+            return one_level(input, version, (from, LEVELS_FAST), Reason::FastFull, &mut accept);
+        }
+        // While others of level 0 are on their way down, a newer one must not overtake them.
+        if input.running.reads_l0(version.keyspace) {
+            return None;
+        }
+        let tables = version.levels[0].tables.last().map(Arc::clone).into_iter().collect();
+        let choice = Choice { reason: Reason::FastFull, level: 0, tables, output_level: LEVELS_FAST };
+        build(input, version, choice).filter(|plan| accept(plan))
+    })
 }
 
 /// True if something of `range` lies below `level`.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use kelvin_base::Tier;
+
 use super::build::{Choice, build, hull, mostly_expired};
-use super::choose::{allowed, fits, lies_below, output_of_level_zero, with_older};
+use super::choose::{allowed, fits, lies_below, make_room, output_of_level_zero, with_older};
 use super::{PickInput, Plan, Reason, shares, targets};
 use crate::version::{TableFile, Version};
 
@@ -53,6 +55,9 @@ pub fn pick_range(
     let Some(choice) = choice else { return RangePick::Done };
     match build(input, version, choice) {
         Some(plan) if fits(input, &plan) && allowed(input, &plan) => RangePick::Plan(Box::new(plan)),
+        Some(plan) if input.config.two_tiers && !plan.touches(Tier::Slow) => {
+            make_room(input).map_or(RangePick::Busy, |plan| RangePick::Plan(Box::new(plan)))
+        }
         _ => RangePick::Busy,
     }
 }

@@ -77,6 +77,8 @@ pub struct PickInput<'a> {
     pub oldest_snapshot: Sequence,
     /// Bytes that may still be written, by tier.
     pub free_bytes: [u64; 2],
+    /// Writers wait for room on the fast tier, or soon will.
+    pub wants_room: bool,
     /// Kinds of plans that wait after a failure: `[0]` those within the fast tier, `[1]` those that touch the slow one.
     pub held: [bool; 2],
 }
@@ -168,8 +170,8 @@ impl Plan {
 /// What compactions owe, for write back-pressure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Debt {
-    /// L0 tables of the keyspace that has most.
-    pub l0_files: usize,
+    /// L0 tables of the keyspace that has most; one as large as several pairs of memtables counts as several.
+    pub l0_runs: u64,
     /// Bytes over the levels' targets, and of L0 tables over the trigger.
     pub pending_bytes: u64,
     /// Bytes on the fast tier over what it may hold when nothing runs.
@@ -185,7 +187,8 @@ pub fn debt(versions: &[Arc<Version>], config: &PickConfig) -> Debt {
     for (version, share_bytes) in versions.iter().zip(shares) {
         let targets = targets(version, share_bytes, config);
         let l0 = &version.levels[0];
-        debt.l0_files = debt.l0_files.max(l0.tables.len());
+        let by_bytes = l0.size_bytes() / config.memtable_bytes.saturating_mul(2).max(1);
+        debt.l0_runs = debt.l0_runs.max(by_bytes).max(l0.tables.len() as u64);
         if l0.tables.len() > config.l0_trigger_files {
             debt.pending_bytes += l0.size_bytes();
         }

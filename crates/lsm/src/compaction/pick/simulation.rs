@@ -116,6 +116,10 @@ impl World {
     }
 
     fn start(&mut self) -> bool {
+        self.start_with([u64::MAX; 2], false)
+    }
+
+    fn start_with(&mut self, free_bytes: [u64; 2], wants_room: bool) -> bool {
         let versions = [Arc::clone(&self.version)];
         let input = PickInput {
             versions: &versions,
@@ -123,7 +127,8 @@ impl World {
             running: &self.running,
             now_ms: 0,
             oldest_snapshot: SEQUENCE_MAX,
-            free_bytes: [u64::MAX; 2],
+            free_bytes,
+            wants_room,
             held: [false; 2],
         };
         let Some(plan) = pick(&input) else { return false };
@@ -200,7 +205,9 @@ fn run(config: PickConfig, seed: u64, rounds: u64) -> World {
         world.flush(&mut random, first, if sequential { 12 } else { 900 });
         for _ in 0..random.below(4) {
             if world.jobs.len() < 3 {
-                world.start();
+                let short = seed.is_multiple_of(2) && random.below(2) == 0;
+                let free_bytes = if short { random.below(8000) } else { u64::MAX };
+                world.start_with([free_bytes, u64::MAX], short && random.below(2) == 0);
             }
         }
         while world.jobs.len() > usize::try_from(random.below(4)).unwrap() {
@@ -227,6 +234,24 @@ fn a_fast_tier_with_hardly_any_room_still_comes_to_rest_within_it() {
     for usable in [0, 500, 3000, 9000] {
         let world = run(PickConfig { fast_usable_bytes: usable, ..config() }, 2, 100);
         assert!(world.version.tier_bytes(Tier::Fast) <= usable, "{usable}");
+    }
+}
+
+#[test]
+fn a_fast_tier_without_any_room_can_always_be_emptied() {
+    for seed in 0..6 {
+        let mut world = run(config(), seed, 150);
+        let mut random = Random(seed);
+        for _ in 0..4 {
+            world.flush(&mut random, 0, 900);
+        }
+        let mut steps = 0;
+        while world.version.tier_bytes(Tier::Fast) > 0 {
+            assert!(world.start_with([0, u64::MAX], true), "seed {seed}: stuck after {steps} steps");
+            world.finish(0);
+            world.check();
+            steps += 1;
+        }
     }
 }
 
@@ -263,6 +288,7 @@ fn a_range_compaction_ends_and_leaves_no_deletion() {
                 now_ms: 0,
                 oldest_snapshot: SEQUENCE_MAX,
                 free_bytes: [u64::MAX; 2],
+                wants_room: false,
                 held: [false; 2],
             };
             match pick_range(&input, 0, level, (None, None), created_before) {

@@ -19,6 +19,7 @@ struct Case {
     config: PickConfig,
     tables: [Vec<Arc<TableFile>>; LEVELS],
     free_bytes: [u64; 2],
+    wants_room: bool,
     held: [bool; 2],
     oldest_snapshot: Sequence,
     ask: Ask,
@@ -63,6 +64,7 @@ fn parse(lines: &[&str]) -> Case {
         config: config(),
         tables: Default::default(),
         free_bytes: [u64::MAX; 2],
+        wants_room: false,
         held: [false; 2],
         oldest_snapshot: SEQUENCE_MAX,
         ask: Ask::Pick,
@@ -75,6 +77,7 @@ fn parse(lines: &[&str]) -> Case {
             "memtable" => case.config.memtable_bytes = rest.parse().unwrap(),
             "cold" => case.config.cold_permille = rest.parse().unwrap(),
             "free_fast" => case.free_bytes[0] = rest.parse().unwrap(),
+            "wants_room" => case.wants_room = true,
             "slow_held" => case.held[1] = true,
             "snapshot" => case.oldest_snapshot = rest.parse().unwrap(),
             "ask_targets" => case.ask = Ask::Targets,
@@ -123,6 +126,7 @@ fn answer(case: Case) -> String {
         now_ms: 1,
         oldest_snapshot: case.oldest_snapshot,
         free_bytes: case.free_bytes,
+        wants_room: case.wants_room,
         held: case.held,
     };
     match case.ask {

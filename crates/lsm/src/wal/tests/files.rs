@@ -5,6 +5,8 @@ use std::sync::Arc;
 use kelvin_storage::FaultStorage;
 use kelvin_storage::fault::{ENOSPC, Effect, Op, Rule};
 
+use crate::space::on_disk_bytes;
+
 use super::*;
 use crate::wal::files::LogFiles;
 
@@ -40,10 +42,10 @@ fn space_counts_what_is_written_allocated_and_kept() {
     let files = LogFiles::open(Arc::new(storage.clone()), dir(), 10_000, 1).unwrap();
     assert_eq!(files.bytes(), 0);
     let mut log = files.create(1).unwrap();
-    assert_eq!(files.bytes(), 10_000);
+    assert_eq!(files.bytes(), on_disk_bytes(10_000));
     log.append(1, batch(30_000).bytes()).unwrap();
-    assert_eq!(files.bytes(), log.len());
-    let written = log.len();
+    let written = on_disk_bytes(log.len());
+    assert_eq!(files.bytes(), written);
     files.release(2).unwrap();
     assert_eq!(files.bytes(), written, "a kept file still takes its space");
 }
