@@ -1,9 +1,12 @@
 //! Injected time. The only place, with `executor`, that may ask the operating system for it.
 
 use std::fmt::Debug;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+
+use crate::signal::Signal;
 
 /// A source of time.
 pub trait Clock: Send + Sync + Debug {
@@ -13,6 +16,9 @@ pub trait Clock: Send + Sync + Debug {
     fn unix_millis(&self) -> u64;
     /// Lets `duration` pass.
     fn sleep(&self, duration: Duration);
+    /// How long a thread that waits for `signal` until `at` has to wait at most; `None` if only others let time pass, who
+    /// then raise it. See [`Signal::wait_until`].
+    fn wait_at_most(&self, at: Duration, signal: &Arc<Signal>) -> Option<Duration>;
 }
 
 /// The operating system's clock.
@@ -51,6 +57,10 @@ impl Clock for SystemClock {
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
     }
+
+    fn wait_at_most(&self, at: Duration, _: &Arc<Signal>) -> Option<Duration> {
+        Some(at.saturating_sub(self.now()))
+    }
 }
 
 /// A clock that moves only when told, or when somebody sleeps on it.
@@ -58,18 +68,20 @@ impl Clock for SystemClock {
 pub struct ManualClock {
     now: Mutex<Duration>,
     unix_millis_start: u64,
+    waiting: Mutex<Vec<Weak<Signal>>>,
 }
 
 impl ManualClock {
     /// A clock at zero whose wall time is `unix_millis_start`.
     #[must_use]
     pub fn new(unix_millis_start: u64) -> Self {
-        Self { now: Mutex::new(Duration::ZERO), unix_millis_start }
+        Self { now: Mutex::new(Duration::ZERO), unix_millis_start, waiting: Mutex::default() }
     }
 
     /// Moves time on by `duration`.
     pub fn advance(&self, duration: Duration) {
         *self.now.lock() += duration;
+        self.waiting.lock().retain(|signal| signal.upgrade().inspect(|signal| signal.raise()).is_some());
     }
 }
 
@@ -84,6 +96,15 @@ impl Clock for ManualClock {
 
     fn sleep(&self, duration: Duration) {
         self.advance(duration);
+    }
+
+    fn wait_at_most(&self, _: Duration, signal: &Arc<Signal>) -> Option<Duration> {
+        let signal = Arc::downgrade(signal);
+        let mut waiting = self.waiting.lock();
+        if !waiting.iter().any(|known| known.ptr_eq(&signal)) {
+            waiting.push(signal);
+        }
+        None
     }
 }
 

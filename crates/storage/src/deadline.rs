@@ -11,8 +11,8 @@
 //! - A writer whose operation timed out is gone; later calls on it answer `TimedOut`.
 //! - At most [`Deadline::workers_max`] threads, hung ones included; with none to spare a call fails at once.
 //!
-//! The wait is on the operating system's time; probes follow the injected clock. Tests: below and
-//! `tests/conformance.rs`.
+//! Time is the injected clock's, except where the file itself bounds a read. Tests: below and `tests/conformance.rs`.
+//! Why 10 seconds and what an operation costs: docs/decisions/0003-slow-tier-deadline.md.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use kelvin_base::{Clock, Job};
+use kelvin_base::{Clock, Job, Signal};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
@@ -160,20 +160,30 @@ impl Shared {
         operation: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
+        let ended = Arc::new(Signal::new());
+        let raise = RaiseAtEnd(Arc::clone(&ended));
+        let at = self.clock.now().saturating_add(self.deadline.limit);
         let job = Box::new(move || {
+            // Dropped after the sender, by a panic too: the caller then finds an answer, or nobody left to send one.
+            let _raise = raise;
+            let sender = sender;
             // Nobody listens any more after a timeout; what came out is dropped here.
             let _sent = sender.send(operation());
         });
         if !self.workers.run(self.deadline.workers_max, job)? {
             return Err(timed_out("every worker waits for the device"));
         }
-        match receiver.recv_timeout(self.deadline.limit) {
-            Ok(answer) => {
+        let answer = ended.wait_until(&*self.clock, at, || match receiver.try_recv() {
+            Err(mpsc::TryRecvError::Empty) => None,
+            answer => Some(answer),
+        });
+        match answer {
+            Some(Ok(answer)) => {
                 self.answered();
                 Ok(answer)
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => Err(self.trip()),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("a device operation panicked")),
+            Some(Err(_)) => Err(io::Error::other("a device operation panicked")),
+            None => Err(self.trip()),
         }
     }
 
@@ -186,6 +196,15 @@ impl Shared {
     fn trip(&self) -> io::Error {
         self.breaker.lock().probe_at = Some(self.clock.now() + self.deadline.probe_interval);
         timed_out("the device did not answer in time")
+    }
+}
+
+/// Tells the caller that its operation has ended.
+struct RaiseAtEnd(Arc<Signal>);
+
+impl Drop for RaiseAtEnd {
+    fn drop(&mut self) {
+        self.0.raise();
     }
 }
 
@@ -370,17 +389,28 @@ mod tests {
     use kelvin_base::ManualClock;
 
     const NAME: &str = "a";
+    const LIMIT: Duration = Duration::from_millis(20);
 
     fn hanging() -> (Arc<FaultStorage>, Arc<ManualClock>, DeadlineStorage) {
         let fault = Arc::new(FaultStorage::new(Arc::new(MemoryStorage::new()), 1));
         let clock = Arc::new(ManualClock::new(0));
-        let deadline = Deadline {
-            limit: Duration::from_millis(20),
-            probe_interval: Duration::from_secs(1),
-            workers_max: 4,
-        };
+        let deadline = Deadline { limit: LIMIT, probe_interval: Duration::from_secs(1), workers_max: 4 };
         let storage = DeadlineStorage::new(fault.clone(), deadline, clock.clone());
         (fault, clock, storage)
+    }
+
+    /// Runs `operation` and lets the limit pass once the device holds `stalled` operations.
+    fn hung<T: Send>(
+        (fault, clock): (&FaultStorage, &ManualClock),
+        stalled: u64,
+        operation: impl FnOnce() -> T + Send,
+    ) -> T {
+        std::thread::scope(|scope| {
+            let running = scope.spawn(operation);
+            fault.wait_stalled(stalled);
+            clock.advance(LIMIT);
+            running.join().unwrap()
+        })
     }
 
     fn kind<T: std::fmt::Debug>(outcome: io::Result<T>) -> io::ErrorKind {
@@ -396,12 +426,16 @@ mod tests {
         let reader = storage.open(Path::new(NAME), IoMode::Direct).unwrap();
         fault.add(Rule::new(Op::Read, Effect::Stall));
         let mut buf = AlignedBuf::new();
-        assert_eq!(kind(reader.read_at(0, 3, &mut buf)), io::ErrorKind::TimedOut);
+        assert_eq!(
+            kind(hung((&fault, &clock), 1, || reader.read_at(0, 3, &mut buf))),
+            io::ErrorKind::TimedOut
+        );
         let before = fault.operations();
         assert_eq!(kind(storage.exists(Path::new(NAME))), io::ErrorKind::TimedOut);
         assert_eq!(fault.operations(), before, "the device was not asked");
         clock.advance(Duration::from_secs(1));
-        assert_eq!(kind(reader.read_at(0, 3, &mut buf)), io::ErrorKind::TimedOut, "the probe hangs too");
+        let probe = hung((&fault, &clock), 2, || reader.read_at(0, 3, &mut buf));
+        assert_eq!(kind(probe), io::ErrorKind::TimedOut, "the probe hangs too");
         assert!(storage.is_tripped());
         fault.clear();
         fault.release();
@@ -417,7 +451,7 @@ mod tests {
         let mut file = storage.create(Path::new(NAME), Create::new(IoMode::Direct)).unwrap();
         fault.add(Rule::new(Op::Sync, Effect::Stall));
         file.append(b"abc").unwrap();
-        assert_eq!(kind(file.sync()), io::ErrorKind::TimedOut);
+        assert_eq!(kind(hung((&fault, &clock), 1, || file.sync())), io::ErrorKind::TimedOut);
         fault.clear();
         fault.release();
         clock.advance(Duration::from_secs(1));
@@ -429,10 +463,13 @@ mod tests {
     fn no_more_than_the_allowed_workers_hang() {
         let (fault, clock, storage) = hanging();
         fault.add(Rule::new(Op::Exists, Effect::Stall));
-        for _ in 0..6 {
+        for stalled in 1..=4 {
             clock.advance(Duration::from_secs(2));
-            assert_eq!(kind(storage.exists(Path::new(NAME))), io::ErrorKind::TimedOut);
+            let outcome = hung((&fault, &clock), stalled, || storage.exists(Path::new(NAME)));
+            assert_eq!(kind(outcome), io::ErrorKind::TimedOut);
         }
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(kind(storage.exists(Path::new(NAME))), io::ErrorKind::TimedOut, "and nobody waits for it");
         assert_eq!(fault.operations(), 4);
         fault.release();
     }

@@ -59,6 +59,7 @@ struct FailFrom {
 struct Control {
     state: Mutex<State>,
     released: Condvar,
+    stalling: Condvar,
 }
 
 impl Control {
@@ -100,6 +101,7 @@ impl Control {
         let mut state = self.state.lock();
         let before = state.releases;
         state.stalled += 1;
+        self.stalling.notify_all();
         while state.releases == before {
             self.released.wait(&mut state);
         }
@@ -153,7 +155,8 @@ impl FaultStorage {
             stale: BTreeMap::new(),
             keep_stale: false,
         };
-        Self { inner, control: Arc::new(Control { state: Mutex::new(state), released: Condvar::new() }) }
+        let (released, stalling) = (Condvar::new(), Condvar::new());
+        Self { inner, control: Arc::new(Control { state: Mutex::new(state), released, stalling }) }
     }
 
     /// Adds a rule. Files overwritten before a [`Effect::StaleRead`] rule was added have no older content.
@@ -200,6 +203,14 @@ impl FaultStorage {
     #[must_use]
     pub fn stalled(&self) -> u64 {
         self.control.state.lock().stalled
+    }
+
+    /// Waits until `count` operations stall.
+    pub fn wait_stalled(&self, count: u64) {
+        let mut state = self.control.state.lock();
+        while state.stalled < count {
+            self.control.stalling.wait(&mut state);
+        }
     }
 
     /// Operations so far, failed ones included.
