@@ -21,6 +21,15 @@ pub fn resident_bytes() -> u64 {
     pages * u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
+/// The most memory of this process that was resident at once, bytes; 0 where the system does not say.
+#[must_use]
+pub fn resident_bytes_max() -> u64 {
+    let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return 0 };
+    let field = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = field.and_then(|rest| rest.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
 /// Bytes this process has made block devices read and write so far; `None` where the system does not say.
 #[must_use]
 pub fn device_bytes() -> Option<(u64, u64)> {
@@ -44,5 +53,6 @@ mod tests {
         }
         assert!(cpu_time() > before);
         assert!(resident_bytes() > 100_000);
+        assert!(resident_bytes_max() > 100_000);
     }
 }

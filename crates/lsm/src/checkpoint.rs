@@ -136,6 +136,7 @@ impl Engine {
             Arc::new(CopyOutputs {
                 target: target.clone(),
                 mode: self.files.mode,
+                buffer_bytes: self.files.write_buffer_bytes,
                 numbers: Arc::clone(&self.file_numbers),
             }),
         )
@@ -146,6 +147,7 @@ impl Engine {
 struct CopyOutputs {
     target: TierHandle,
     mode: IoMode,
+    buffer_bytes: usize,
     numbers: Arc<FileNumbers>,
 }
 
@@ -153,8 +155,9 @@ impl Outputs for CopyOutputs {
     fn create(&self, _tier: Tier) -> Result<NewTable> {
         let number = self.numbers.next();
         let name = table_name(number);
-        let file = self.target.create(&name, Create::new(self.mode), Purpose::Upkeep)?;
-        Ok(NewTable { number, path: self.target.path(&name), file })
+        let how = Create { buffer_bytes: self.buffer_bytes, ..Create::new(self.mode) };
+        let file = self.target.create(&name, how, Purpose::Upkeep)?;
+        Ok(NewTable { number, path: self.target.path(&name), file, buffer_bytes: self.buffer_bytes })
     }
 
     fn sync_dir(&self, _tier: Tier) -> Result<()> {

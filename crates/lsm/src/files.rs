@@ -4,22 +4,22 @@
 //! cache. A table's file is removed when the last version, iterator and lookup let go of it, and never before the
 //! manifest edit that drops it is durable (RELIABILITY M2).
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
-use hashbrown::HashMap;
 use kelvin_base::{Error, ErrorKind, Executor, Lane, Result, Signal, Tier};
 use kelvin_cache::{ByteCache, Weigh};
 use kelvin_storage::{Create, IoMode, WriteFile};
 use kelvin_table::{Block, BlockCache, Table};
 use parking_lot::Mutex;
 
-use crate::memory::{MemoryBudget, MemoryCharge, MemoryPart};
+use crate::memory::{MemoryBudget, MemoryPart, Yielding};
 use crate::options::Config;
 use crate::space::Space;
 use crate::tiers::{Purpose, TierHandle};
-use crate::version::{TableMeta, TableOpener};
+use crate::version::{Slot, TableMeta, TableOpener};
 
 /// Key of a block: file number and offset.
 type BlockKey = (u64, u64);
@@ -48,6 +48,18 @@ impl Blocks {
     }
 }
 
+impl Yielding for Blocks {
+    fn set_capacity(&self, bytes: u64) {
+        if self.cache.capacity_bytes() != bytes {
+            self.cache.set_capacity(bytes);
+        }
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.cache.used_bytes()
+    }
+}
+
 impl BlockCache for Blocks {
     fn get(&self, file: u64, offset: u64) -> Option<Block> {
         self.cache.get(&(file, offset)).map(|Cached(block)| block)
@@ -55,6 +67,47 @@ impl BlockCache for Blocks {
 
     fn insert(&self, file: u64, offset: u64, block: Block) {
         self.cache.insert((file, offset), Cached(block));
+    }
+}
+
+/// The tables that are open, in the order in which they will be looked at when one must be closed (CLOCK: the least
+/// recently used, roughly).
+#[derive(Default)]
+struct OpenTables {
+    queue: VecDeque<Weak<Slot>>,
+    /// At this length, tables that are gone leave the queue.
+    sweep_at: usize,
+}
+
+impl std::fmt::Debug for OpenTables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenTables").field("queued", &self.queue.len()).finish_non_exhaustive()
+    }
+}
+
+impl OpenTables {
+    fn add(&mut self, slot: &Arc<Slot>) {
+        if self.queue.len() >= self.sweep_at {
+            self.queue.retain(|one| one.strong_count() > 0);
+            self.sweep_at = (2 * self.queue.len()).max(64);
+        }
+        self.queue.push_back(Arc::downgrade(slot));
+    }
+
+    /// Closes tables, those that were not used since the last look first, until `enough`. The last one stays.
+    fn close_until(&mut self, enough: impl Fn() -> bool) {
+        // Twice around: the first may find all of them used.
+        for _ in 0..2 * self.queue.len() {
+            if enough() || self.queue.len() <= 1 {
+                return;
+            }
+            let Some(slot) = self.queue.pop_front() else { return };
+            match slot.upgrade() {
+                Some(open) if open.take_used() => self.queue.push_back(slot),
+                Some(open) => open.close(),
+                None => {}
+            }
+        }
     }
 }
 
@@ -71,12 +124,14 @@ pub struct Files {
     pub space: Space,
     /// How table data travels.
     pub mode: IoMode,
+    /// Bytes gathered for a new table's file.
+    pub write_buffer_bytes: usize,
     /// Removes files.
     pub executor: Arc<dyn Executor>,
     /// Raised when a file was removed.
     pub signal: Arc<Signal>,
-    /// Memory that open tables pin, by number.
-    pinned: Mutex<HashMap<u64, MemoryCharge, foldhash::fast::RandomState>>,
+    open: Mutex<OpenTables>,
+    pinned_bytes_max: u64,
     /// Files whose removal is queued.
     removals: Arc<AtomicUsize>,
 }
@@ -95,15 +150,18 @@ impl Files {
         let block_bytes = config.block_size(Tier::Fast) as u64;
         let blocks =
             Arc::new(Blocks::new(memory.cache_capacity(), block_bytes, config.seed.unwrap_or_default()));
+        memory.yields(Arc::clone(&blocks) as _);
         Self {
             tiers,
             blocks,
             memory,
             space,
             mode: config.table_io,
+            write_buffer_bytes: config.write_buffer_bytes,
             executor,
             signal,
-            pinned: Mutex::default(),
+            open: Mutex::default(),
+            pinned_bytes_max: config.pinned_bytes_max,
             removals: Arc::default(),
         }
     }
@@ -130,7 +188,8 @@ impl Files {
     pub fn create(&self, tier: Tier, number: u64, purpose: Purpose) -> Result<(PathBuf, Box<dyn WriteFile>)> {
         let handle = self.tier(tier)?;
         let name = table_name(number);
-        let file = handle.create(&name, Create::new(self.mode), purpose)?;
+        let how = Create { buffer_bytes: self.write_buffer_bytes, ..Create::new(self.mode) };
+        let file = handle.create(&name, how, purpose)?;
         Ok((handle.path(&name), file))
     }
 
@@ -161,8 +220,7 @@ impl Files {
 
     /// Gives the block cache what the other parts leave of the memory limit.
     pub fn share_memory(&self) {
-        self.blocks.cache.set_capacity(self.memory.cache_capacity());
-        self.memory.set(MemoryPart::Cache, self.blocks.cache.used_bytes());
+        self.memory.share();
     }
 }
 
@@ -195,8 +253,13 @@ impl TableOpener for Files {
         let table = Table::open(file, &path, meta.number, meta.size_bytes, meta.tail_bytes, Some(blocks))
             .map_err(|error| handle.classify(error))?;
         let charge = self.memory.charge(MemoryPart::Pinned, table.memory_bytes() as u64);
-        self.pinned.lock().insert(meta.number, charge);
-        Ok(Arc::new(table))
+        Ok(Arc::new(table.keeping(Box::new(charge))))
+    }
+
+    fn opened(&self, slot: &Arc<Slot>) {
+        let mut open = self.open.lock();
+        open.add(slot);
+        open.close_until(|| self.memory.used(MemoryPart::Pinned) <= self.pinned_bytes_max);
     }
 
     fn classify(&self, meta: &TableMeta, error: Error) -> Error {
@@ -207,7 +270,6 @@ impl TableOpener for Files {
     }
 
     fn delete(&self, meta: &TableMeta) {
-        self.pinned.lock().remove(&meta.number);
         let Ok(handle) = self.tier(meta.tier) else { return };
         let (handle, space, signal) = (handle.clone(), self.space.clone(), Arc::clone(&self.signal));
         let (removals, number) = (Arc::clone(&self.removals), meta.number);

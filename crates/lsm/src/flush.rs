@@ -109,6 +109,7 @@ impl Engine {
             snapshots,
             deeper: Vec::new(),
             readahead_bytes: config.compaction_readahead_bytes,
+            memory: Some(self.files.memory.clone()),
             cancel: Arc::clone(&self.closing),
             limiter: None,
             progress: Arc::default(),
@@ -310,7 +311,8 @@ impl Outputs for StoreOutputs {
     fn create(&self, tier: Tier) -> Result<NewTable> {
         let number = self.numbers.next();
         let (path, file) = self.files.create(tier, number, self.purpose)?;
-        Ok(NewTable { number, path, file })
+        let buffer_bytes = self.files.write_buffer_bytes;
+        Ok(NewTable { number, path, file, buffer_bytes })
     }
 
     fn sync_dir(&self, tier: Tier) -> Result<()> {

@@ -120,7 +120,8 @@ impl Engine {
         let keyspaces = self.keyspaces.load();
         let memtables = |one: &Arc<KeyspaceState>| {
             let view = one.peek();
-            view.memtables().map(|mem| mem.reserved_bytes()).sum::<u64>()
+            // What a chunk has room for is not resident before it is used.
+            view.memtables().map(|mem| mem.memory_bytes()).sum::<u64>()
         };
         self.files.memory.set(MemoryPart::Memtables, keyspaces.iter().map(memtables).sum());
         self.files.share_memory();

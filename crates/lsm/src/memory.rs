@@ -1,11 +1,20 @@
 //! The one memory limit: who uses how much, and what is left for the block cache.
 //!
-//! Invariant: the cache gets the limit less everything else, and never less than its least size. Write buffers count
-//! with their whole budget, used or not, so that the cache is not emptied and refilled with every memtable.
-//! Promise 11. Tests stand below.
+//! Invariants
+//! - B1 The cache gets the limit less everything else, and never less than its least size. Write buffers count with
+//!   their whole budget, used or not, so that the cache is not emptied and refilled with every memtable.
+//! - B2 Whoever takes memory charges it first; the cache has made room for it when [`MemoryBudget::charge`] returns.
+//!   So the parts never exceed the limit together, unless the others alone leave the cache less than its least size:
+//!   `derive` sizes them so that they do not.
+//! - B3 What is given back is the cache's at the next [`MemoryBudget::share`], which every install calls.
+//!
+//! Promise 11. Tests stand below and in `tests/trust/memory.rs`.
 
-use std::sync::Arc;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::options::Config;
 
@@ -41,13 +50,26 @@ impl MemoryPart {
     }
 }
 
+/// What yields to the others: the block cache.
+pub trait Yielding: Send + Sync + Debug {
+    /// Changes what it may hold, bytes. It holds no more when this returns.
+    fn set_capacity(&self, bytes: u64);
+    /// What it holds, bytes.
+    fn used_bytes(&self) -> u64;
+}
+
 #[derive(Debug)]
 struct Shared {
     limit_bytes: u64,
     memtable_budget_bytes: u64,
     process_bytes: u64,
     cache_bytes_min: u64,
+    /// [`MemoryPart::Cache`] is not used: the cache knows itself.
     parts: [AtomicU64; MemoryPart::ALL.len()],
+    cache: OnceLock<Arc<dyn Yielding>>,
+    /// Held while the cache's capacity is worked out and set.
+    sharing: Mutex<()>,
+    total_max: AtomicU64,
 }
 
 /// The accounts of a store's memory. Clones share them.
@@ -64,7 +86,17 @@ impl MemoryBudget {
             process_bytes: config.process_bytes,
             cache_bytes_min: config.cache_bytes_min,
             parts: Default::default(),
+            cache: OnceLock::new(),
+            sharing: Mutex::default(),
+            total_max: AtomicU64::new(0),
         }))
+    }
+
+    /// Names the cache, once.
+    pub fn yields(&self, cache: Arc<dyn Yielding>) {
+        // A second cache would be one too many; the first stays.
+        let _first = self.0.cache.set(cache);
+        self.share();
     }
 
     /// The limit, bytes.
@@ -76,13 +108,25 @@ impl MemoryBudget {
     /// What `part` uses, bytes.
     #[must_use]
     pub fn used(&self, part: MemoryPart) -> u64 {
+        if part == MemoryPart::Cache {
+            return self.0.cache.get().map_or(0, |cache| cache.used_bytes());
+        }
         self.0.parts[part as usize].load(Ordering::Relaxed)
     }
 
     /// What all parts use, bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
-        MemoryPart::ALL.iter().map(|&part| self.used(part)).sum()
+        // The cache first: it can only have shrunk for what the others have charged since.
+        let cache = self.used(MemoryPart::Cache);
+        let others = MemoryPart::ALL.iter().filter(|&&part| part != MemoryPart::Cache);
+        cache + others.map(|&part| self.used(part)).sum::<u64>()
+    }
+
+    /// The highest total seen at a charge or a share, bytes.
+    #[must_use]
+    pub fn total_max(&self) -> u64 {
+        self.0.total_max.load(Ordering::Relaxed)
     }
 
     /// Sets what `part` uses; for parts that know their own size.
@@ -90,34 +134,50 @@ impl MemoryBudget {
         self.0.parts[part as usize].store(bytes, Ordering::Relaxed);
     }
 
-    /// Counts `bytes` for `part` until the answer is dropped.
+    /// Counts `bytes` for `part` until the answer is dropped. The cache has made room when this returns.
     #[must_use]
     pub fn charge(&self, part: MemoryPart, bytes: u64) -> MemoryCharge {
+        let mut charge = MemoryCharge { budget: self.clone(), part, bytes: 0 };
+        charge.resize(bytes);
+        charge
+    }
+
+    /// Makes the cache leave `bytes` more to `part`, then counts them.
+    fn take(&self, part: MemoryPart, bytes: u64) {
+        let _alone = self.0.sharing.lock();
+        if let Some(cache) = self.0.cache.get() {
+            cache.set_capacity(self.left(bytes));
+        }
         self.0.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
-        MemoryCharge { budget: self.clone(), part, bytes }
+        self.note_total();
+    }
+
+    /// Gives the cache what the others leave.
+    pub fn share(&self) {
+        let _alone = self.0.sharing.lock();
+        if let Some(cache) = self.0.cache.get() {
+            cache.set_capacity(self.left(0));
+        }
+        self.note_total();
+    }
+
+    fn note_total(&self) {
+        self.0.total_max.fetch_max(self.total(), Ordering::Relaxed);
     }
 
     /// What the cache may hold now, bytes.
     #[must_use]
     pub fn cache_capacity(&self) -> u64 {
+        self.left(0)
+    }
+
+    /// What the cache may hold once others have taken `more_bytes`.
+    fn left(&self, more_bytes: u64) -> u64 {
         let memtables = self.used(MemoryPart::Memtables).max(self.0.memtable_budget_bytes);
         let others = [MemoryPart::Pinned, MemoryPart::Writers, MemoryPart::Readers];
-        let fixed = memtables.saturating_add(self.0.process_bytes);
+        let fixed = memtables.saturating_add(self.0.process_bytes).saturating_add(more_bytes);
         let taken = others.iter().fold(fixed, |sum, &part| sum.saturating_add(self.used(part)));
         self.0.limit_bytes.saturating_sub(taken).max(self.0.cache_bytes_min)
-    }
-
-    /// True when memtables together fill their budget: the largest should be sealed.
-    #[must_use]
-    pub fn memtables_full(&self) -> bool {
-        self.used(MemoryPart::Memtables) >= self.0.memtable_budget_bytes
-    }
-
-    /// Bytes that everything but the cache takes beyond what the limit leaves with the least cache; 0 if it fits.
-    #[must_use]
-    pub fn excess_bytes(&self) -> u64 {
-        let without_cache = self.total().saturating_sub(self.used(MemoryPart::Cache));
-        without_cache.saturating_add(self.0.cache_bytes_min).saturating_sub(self.0.limit_bytes)
     }
 }
 
@@ -130,19 +190,12 @@ pub struct MemoryCharge {
 }
 
 impl MemoryCharge {
-    /// Bytes counted.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Counts `bytes` from now on.
+    /// Counts `bytes` from now on. For more than before, the cache has made room when this returns.
     pub fn resize(&mut self, bytes: u64) {
-        let account = &self.budget.0.parts[self.part as usize];
-        if bytes >= self.bytes {
-            account.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        if bytes > self.bytes {
+            self.budget.take(self.part, bytes - self.bytes);
         } else {
-            account.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.budget.0.parts[self.part as usize].fetch_sub(self.bytes - bytes, Ordering::Relaxed);
         }
         self.bytes = bytes;
     }
@@ -150,7 +203,7 @@ impl MemoryCharge {
 
 impl Drop for MemoryCharge {
     fn drop(&mut self) {
-        self.budget.0.parts[self.part as usize].fetch_sub(self.bytes, Ordering::Relaxed);
+        self.resize(0);
     }
 }
 
@@ -182,26 +235,55 @@ mod tests {
     fn memtables_count_with_their_budget_and_beyond_it_with_what_they_use() {
         let budget = budget();
         budget.set(MemoryPart::Memtables, 10 * MIB);
-        assert_eq!((budget.cache_capacity(), budget.memtables_full()), (38 * MIB, false));
+        assert_eq!(budget.cache_capacity(), 38 * MIB);
         budget.set(MemoryPart::Memtables, 20 * MIB);
-        assert_eq!((budget.cache_capacity(), budget.memtables_full()), (34 * MIB, true));
+        assert_eq!(budget.cache_capacity(), 34 * MIB);
     }
 
     #[test]
-    fn the_cache_keeps_its_least_size_and_the_excess_is_told() {
+    fn the_cache_keeps_its_least_size() {
         let budget = budget();
-        assert_eq!(budget.excess_bytes(), 0);
         let _pinned = budget.charge(MemoryPart::Pinned, 100 * MIB);
         assert_eq!(budget.cache_capacity(), 4 * MIB);
-        assert_eq!(budget.excess_bytes(), 40 * MIB);
     }
 
     #[test]
-    fn the_total_is_the_sum_of_the_parts_and_returns_to_nothing() {
+    fn the_total_is_the_sum_of_the_parts_and_returns_to_nothing_but_its_highest() {
         let budget = budget();
-        let charges: Vec<_> = MemoryPart::ALL.iter().map(|&part| budget.charge(part, 7)).collect();
-        assert_eq!(budget.total(), 35);
+        let others = [MemoryPart::Pinned, MemoryPart::Writers, MemoryPart::Readers];
+        let charges: Vec<_> = others.iter().map(|&part| budget.charge(part, 7)).collect();
+        assert_eq!(budget.total(), 21);
         drop(charges);
-        assert_eq!(budget.total(), 0);
+        assert_eq!((budget.total(), budget.total_max()), (0, 21));
+    }
+
+    /// A cache that is always as full as it may be.
+    #[derive(Debug, Default)]
+    struct Full(AtomicU64);
+
+    impl Yielding for Full {
+        fn set_capacity(&self, bytes: u64) {
+            self.0.store(bytes, Ordering::Relaxed);
+        }
+
+        fn used_bytes(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn the_cache_makes_room_before_a_charge_counts_and_gets_it_back_at_the_next_share() {
+        let budget = budget();
+        let cache = Arc::new(Full::default());
+        budget.yields(Arc::clone(&cache) as _);
+        assert_eq!(budget.total(), 38 * MIB);
+        let mut charge = budget.charge(MemoryPart::Writers, 5 * MIB);
+        assert_eq!((cache.used_bytes(), budget.total()), (33 * MIB, 38 * MIB));
+        charge.resize(6 * MIB);
+        assert_eq!((cache.used_bytes(), budget.total()), (32 * MIB, 38 * MIB));
+        drop(charge);
+        assert_eq!((cache.used_bytes(), budget.total()), (32 * MIB, 32 * MIB));
+        budget.share();
+        assert_eq!((budget.total(), budget.total_max()), (38 * MIB, 38 * MIB));
     }
 }

@@ -3,13 +3,15 @@
 //! Counters are relaxed atomics of this store alone (no process-wide registry). [`Stats`] is a plain struct; its
 //! fields are listed once, in [`Stats::rows`], for the command line, JSON and metrics.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use kelvin_base::Tier;
+use kelvin_base::{Tier, process};
 
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;
 use crate::tiers::IoCount;
+use crate::version::Version;
 use crate::write::stall::Reason;
 
 /// A number that only grows.
@@ -105,6 +107,8 @@ pub struct Counters {
     pub iterators: Counter,
     /// Of these, that read the slow tier; counted when they are dropped.
     pub iterators_slow: Counter,
+    /// Iterators that are open now.
+    pub iterators_open: AtomicUsize,
     /// Device reads of iterators, by tier.
     pub scan_ios: [Counter; 2],
     /// Bytes read by iterators, by tier.
@@ -189,6 +193,14 @@ pub struct Stats {
     pub device_reads: [u64; 2],
     /// Memory by part, bytes.
     pub memory: Vec<(&'static str, u64)>,
+    /// The limit on memory, bytes.
+    pub memory_limit_bytes: u64,
+    /// The most that all parts had together, bytes.
+    pub memory_used_bytes_max: u64,
+    /// Memory of the process that is resident now, bytes.
+    pub resident_bytes: u64,
+    /// The most that was resident since the process began, bytes.
+    pub resident_bytes_max: u64,
     /// Live snapshots.
     pub snapshots: u64,
     /// Last visible sequence number.
@@ -214,12 +226,12 @@ impl Engine {
         let device = |of: fn(IoCount) -> u64| {
             both(&|tier| self.files.tier(tier).map_or(0, |handle| of(handle.io_stats().total())))
         };
-        let table_entries: u64 = versions
-            .iter()
-            .flat_map(|version| version.tables().map(|(_, file)| file.meta.entries).collect::<Vec<_>>())
-            .sum();
+        let in_tables =
+            |version: &Arc<Version>| version.tables().map(|(_, file)| file.meta.entries).sum::<u64>();
+        let table_entries: u64 = versions.iter().map(in_tables).sum();
         let in_memory: u64 =
             keyspaces.iter().map(|one| one.peek().memtables().map(|mem| mem.entries()).sum::<u64>()).sum();
+        let background_error = self.health.fatal().or_else(|| self.health.background_error());
         self.refresh_memory();
         Stats {
             gets,
@@ -253,11 +265,7 @@ impl Engine {
             compaction_read_bytes: pair(&work.compaction_read_bytes),
             compaction_written_bytes: pair(&work.compaction_written_bytes),
             background_failures: work.failures.get(),
-            background_error: self
-                .health
-                .fatal()
-                .or_else(|| self.health.background_error())
-                .map(|e| e.to_string()),
+            background_error: background_error.map(|error| error.to_string()),
             used_bytes: both(&|tier| self.space.used(tier)),
             used_bytes_max: both(&|tier| self.space.stats(tier).used_max_bytes),
             capacity_bytes: Tier::ALL.map(|tier| self.space.capacity(tier)),
@@ -265,6 +273,10 @@ impl Engine {
             device_written_bytes: device(|count| count.written_bytes),
             device_reads: device(|count| count.reads),
             memory: MemoryPart::ALL.iter().map(|&part| (part.name(), self.files.memory.used(part))).collect(),
+            memory_limit_bytes: self.files.memory.limit_bytes(),
+            memory_used_bytes_max: self.files.memory.total_max(),
+            resident_bytes: process::resident_bytes(),
+            resident_bytes_max: process::resident_bytes_max(),
             snapshots: self.snapshots.count() as u64,
             sequence: self.visible(),
             entries: table_entries + in_memory,
@@ -316,6 +328,10 @@ impl Stats {
         put("snapshots", self.snapshots);
         put("sequence", self.sequence);
         put("entries", self.entries);
+        put("memory_limit_bytes", self.memory_limit_bytes);
+        put("memory_used_bytes_max", self.memory_used_bytes_max);
+        put("resident_bytes", self.resident_bytes);
+        put("resident_bytes_max", self.resident_bytes_max);
         for (list, values) in [
             ("delayed_us", &self.delayed_us),
             ("stopped_us", &self.stopped_us),

@@ -49,6 +49,8 @@ pub struct Create {
     pub mode: IoMode,
     /// Disk space to allocate at once, bytes; 0 for none. The file's length does not include it.
     pub preallocate_bytes: u64,
+    /// Most bytes gathered before they are written without a flush, at least [`ALIGNMENT`]. A hint: memory it may take.
+    pub buffer_bytes: usize,
     /// Keep an existing file's blocks and bytes and overwrite them from the start (recycled WAL files); an absent
     /// one is made. Old bytes after the last appended one may read as zeros up to the next multiple of
     /// [`ALIGNMENT`]. Otherwise an existing file is an `AlreadyExists` error.
@@ -59,7 +61,7 @@ impl Create {
     /// A new file for `mode`.
     #[must_use]
     pub const fn new(mode: IoMode) -> Self {
-        Self { mode, preallocate_bytes: 0, reuse: false }
+        Self { mode, preallocate_bytes: 0, buffer_bytes: 1 << 20, reuse: false }
     }
 }
 

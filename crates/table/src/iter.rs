@@ -20,7 +20,7 @@ use kelvin_base::{Error, InternalIterator, Result};
 
 use crate::block::{Block, Malformed, RawEntry};
 use crate::format::Handle;
-use crate::reader::{ReadIo, Table};
+use crate::reader::{ReadIo, Table, shrink_scratch};
 
 /// How a table is scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub struct TableIter {
     passed_keys: Vec<u8>,
     error: Option<Error>,
     io: ReadIo,
+    /// It may have left a large read buffer with this thread.
+    has_read_ahead: bool,
 }
 
 impl TableIter {
@@ -96,6 +98,7 @@ impl TableIter {
             passed_keys: Vec::new(),
             error: None,
             io: ReadIo { reads: 0, bytes: 0, cache_hits: 0, filter_negatives: 0 },
+            has_read_ahead: false,
         }
     }
 
@@ -192,6 +195,7 @@ impl TableIter {
         if let Some(block) = self.table.cached(handle, &mut self.io) {
             return Ok(block);
         }
+        self.has_read_ahead = true;
         let mut handles = vec![handle];
         let mut bytes = handle.len_with_trailer() as u64;
         loop {
@@ -326,6 +330,14 @@ impl TableIter {
                 true
             }
             _ => false,
+        }
+    }
+}
+
+impl Drop for TableIter {
+    fn drop(&mut self) {
+        if self.has_read_ahead {
+            shrink_scratch();
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Index, filter and tombstones stay in memory; data blocks go through the block cache. A block whose checksum does
 //! not match is read once more past the cache before it is reported (RELIABILITY M10). Tests: `tests.rs` beside.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,8 @@ pub struct Table {
     tombstones: Option<Arc<Fragments>>,
     properties: Properties,
     cache: Option<Arc<dyn BlockCache>>,
+    /// See [`Table::keeping`].
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl fmt::Debug for Table {
@@ -52,19 +55,32 @@ thread_local! {
     static SCRATCH: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::new()) };
 }
 
-/// A thread keeps at most this much scratch memory between reads.
-const SCRATCH_BYTES_MAX: usize = 1 << 20;
+/// A thread keeps at most this much scratch memory between reads of single blocks.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+/// While it reads ahead it keeps as much as it needs: an iterator that does gives it back when it goes.
+const AHEAD_BYTES_MAX: usize = 4 << 20;
 
 /// Runs `with` on this thread's read buffer.
 pub(crate) fn with_scratch<T>(with: impl FnOnce(&mut AlignedBuf) -> T) -> T {
     SCRATCH.with(|scratch| {
         let mut buf = std::mem::take(&mut *scratch.borrow_mut());
         let answer = with(&mut buf);
-        if buf.capacity() <= SCRATCH_BYTES_MAX {
+        if buf.capacity() <= AHEAD_BYTES_MAX {
             *scratch.borrow_mut() = buf;
         }
         answer
     })
+}
+
+/// Gives back what this thread's read buffer has beyond the need of single blocks.
+pub(crate) fn shrink_scratch() {
+    // A thread that ends has given it back already.
+    let _ended = SCRATCH.try_with(|scratch| {
+        let mut buf = scratch.borrow_mut();
+        if buf.capacity() > SCRATCH_BYTES_MAX {
+            *buf = AlignedBuf::new();
+        }
+    });
 }
 
 impl Table {
@@ -112,16 +128,16 @@ impl Table {
         size_bytes: u64,
         mut tail_len: u64,
     ) -> Result<Self> {
-        with_scratch(|buf| {
-            loop {
-                let tail = read(&**file, path, size_bytes - tail_len, tail_len, buf)?;
-                let footer = decode_footer(path, number, size_bytes, tail)?;
-                if footer.meta_offset >= size_bytes - tail_len {
-                    return Self::from_tail(Arc::clone(file), path, number, size_bytes, &footer, tail);
-                }
-                tail_len = size_bytes - footer.meta_offset;
+        // Longer than blocks are, and read once: not this thread's buffer.
+        let buf = &mut AlignedBuf::new();
+        loop {
+            let tail = read(&**file, path, size_bytes - tail_len, tail_len, buf)?;
+            let footer = decode_footer(path, number, size_bytes, tail)?;
+            if footer.meta_offset >= size_bytes - tail_len {
+                return Self::from_tail(Arc::clone(file), path, number, size_bytes, &footer, tail);
             }
-        })
+            tail_len = size_bytes - footer.meta_offset;
+        }
     }
 
     fn from_tail(
@@ -167,7 +183,15 @@ impl Table {
             number,
             size_bytes,
             cache: None,
+            kept: None,
         })
+    }
+
+    /// The table with something that is to live as long as it does.
+    #[must_use]
+    pub fn keeping(mut self, kept: Box<dyn Any + Send + Sync>) -> Self {
+        self.kept = Some(kept);
+        self
     }
 
     /// Where it lies.

@@ -147,6 +147,15 @@ impl TableWriter {
         self.offset + (self.block.size_bytes() + self.index.size_bytes() + filter) as u64
     }
 
+    /// Memory it takes, and will take to finish, bytes; without the file's.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        // Blocks being built and packed; the index, once more as it is written; the filter twice likewise.
+        let filter = self.hashes.len() * self.options.filter_bits_per_key as usize / 8;
+        let index = self.index.size_bytes();
+        4 * self.options.block_size_bytes + self.hashes.capacity() * size_of::<u64>() + 2 * (index + filter)
+    }
+
     /// Point entries added.
     #[must_use]
     pub const fn entries(&self) -> u64 {

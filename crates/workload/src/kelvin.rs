@@ -99,6 +99,9 @@ impl Subject for KelvinSubject {
         for (what, reasons) in [("delayed_us", &stats.delayed_us), ("stopped_us", &stats.stopped_us)] {
             more.extend(reasons.iter().map(|(reason, us)| (format!("kelvin.{what}.{reason}"), *us)));
         }
+        let parts = stats.memory.iter().map(|(part, bytes)| (format!("memory_bytes.{part}"), *bytes));
+        let mut sizes: Vec<(String, u64)> = parts.collect();
+        sizes.push(("memory_bytes.all_max".to_string(), stats.memory_used_bytes_max));
         Counters {
             slow_hits: Some(stats.gets_slow + stats.iterators_slow),
             bytes: ByteCounts {
@@ -111,6 +114,7 @@ impl Subject for KelvinSubject {
                 slow_written,
             },
             more,
+            sizes,
         }
     }
 

@@ -88,6 +88,7 @@ impl PeerSubject {
                 slow_written: (!self.is_tiered).then_some(0),
             },
             more: wal.into_iter().chain(tables).collect(),
+            sizes: Vec::new(),
         }
     }
 }

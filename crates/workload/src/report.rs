@@ -179,6 +179,7 @@ impl Report {
             "slow_used_bytes": self.slow_used_bytes,
             "slow_used_bytes_max": self.peaks.slow_bytes,
             "rss_peak_bytes": self.peaks.rss_bytes,
+            "rss_over_limit_bytes": self.rss_over_limit_bytes(),
             "load": self.load.map(|load| json!({
                 "seconds": load.seconds,
                 "ops_per_s": load.ops_per_s,
@@ -192,6 +193,13 @@ impl Report {
             root.extend(own);
         }
         Value::Object(root)
+    }
+
+    /// By how much more than a tenth over `memory` was resident at a time.
+    #[must_use]
+    pub fn rss_over_limit_bytes(&self) -> u64 {
+        let memory = self.options.memory;
+        self.peaks.rss_bytes.saturating_sub(memory + memory / 10)
     }
 
     /// The report for people: one figure a line.
@@ -246,7 +254,15 @@ impl Report {
         let used =
             format!("fast {} at most, slow {}", size(self.peaks.fast_bytes), size(self.slow_used_bytes));
         lines.push(("disk".into(), used));
-        lines.push(("memory".into(), format!("{} resident at most", size(self.peaks.rss_bytes))));
+        let over = match self.rss_over_limit_bytes() {
+            0 => String::new(),
+            bytes => format!(", {} more than a tenth over the limit", size(bytes)),
+        };
+        let resident = size(self.peaks.rss_bytes);
+        lines.push((
+            "memory".into(),
+            format!("{resident} resident at most of {}{over}", size(options.memory)),
+        ));
         let mut table = String::new();
         for (name, text) in lines {
             // Writing to a string cannot fail.
@@ -295,7 +311,7 @@ mod tests {
         let json = Report::new(&options, run, None, Peaks::default(), 0).to_json();
         for key in "system workload keys records ops seconds ops_per_s ops_per_s_last10 fast_hit_rate \
              fast_hit_rate_last10 best_possible_hit_rate latency_us cpu_us_per_op cpu_us_per_op_last10 bytes \
-             fast_used_bytes_max slow_used_bytes rss_peak_bytes time_series"
+             fast_used_bytes_max slow_used_bytes rss_peak_bytes rss_over_limit_bytes time_series"
             .split_whitespace()
         {
             assert!(json.get(key).is_some(), "{key}");

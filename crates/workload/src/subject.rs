@@ -67,6 +67,8 @@ pub struct Counters {
     pub bytes: ByteCounts,
     /// Further counts that this system alone has; reports print them under their names.
     pub more: Vec<(String, u64)>,
+    /// Sizes as they are now, likewise.
+    pub sizes: Vec<(String, u64)>,
 }
 
 /// A store under test.

@@ -1,6 +1,7 @@
 //! The iterator users hold: a pinned view, its sources, and the merge over them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kelvin_base::{Result, Sequence, Tier};
@@ -8,8 +9,12 @@ use kelvin_table::{Fragments, ScanOptions};
 
 use crate::db::Keyspace;
 use crate::iter::{DbIter, LevelIter, Sight, Source};
+use crate::options::Config;
 use crate::snapshot::Pin;
 use crate::view::View;
+
+/// Less would cost more reads than it saves memory.
+const READAHEAD_BYTES_MIN: usize = 32 << 10;
 
 /// What an iterator may see and how it reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +44,11 @@ impl DbIterator {
         let engine = &keyspace.engine;
         engine.counters.iterators.add(1);
         let scan = ScanOptions {
-            readahead_bytes: engine.config.scan_readahead_bytes,
+            readahead_bytes: readahead_bytes(
+                &engine.config,
+                &view,
+                engine.counters.iterators_open.load(Ordering::Relaxed),
+            ),
             sequential: false,
             fill_cache: !options.bypass_cache,
         };
@@ -50,6 +59,7 @@ impl DbIterator {
             upper: options.upper,
         };
         let iter = DbIter::new(sources(&view, scan, &sight), tombstones(&view)?, sight);
+        engine.counters.iterators_open.fetch_add(1, Ordering::Relaxed);
         Ok(Self { iter, _view: view, _pin: pin, keyspace })
     }
 
@@ -144,7 +154,19 @@ impl Drop for DbIterator {
             has_read_slow |= tier == Tier::Slow.index() && io.reads > 0;
         }
         counters.iterators_slow.add(u64::from(has_read_slow));
+        counters.iterators_open.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// What each source of a new iterator may read ahead, `open` others being there: all of them share one part of memory.
+fn readahead_bytes(config: &Config, view: &View, open: usize) -> usize {
+    let levels = view.version.levels.iter().enumerate();
+    let sources: usize =
+        levels.map(|(index, level)| level.tables.len().min(if index == 0 { usize::MAX } else { 1 })).sum();
+    // A source holds what it read ahead, and for a moment the bytes it is made of.
+    let share = config.scans_bytes / (2 * (open as u64 + 1) * sources.max(1) as u64);
+    let least = config.scan_readahead_bytes.min(READAHEAD_BYTES_MIN);
+    usize::try_from(share).unwrap_or(usize::MAX).clamp(least, config.scan_readahead_bytes)
 }
 
 /// Memtables, L0 tables and deeper levels that can hold keys inside the bounds, newest first.

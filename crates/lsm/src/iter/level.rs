@@ -95,7 +95,7 @@ impl LevelIter {
         if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
             self.collect_io();
             self.open = None;
-            let table = self.files()[index].table()?;
+            let table = self.files()[index].table()?.share();
             let iter = table.iter(self.scan);
             self.open = Some((index, iter));
         }

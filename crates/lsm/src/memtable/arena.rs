@@ -159,7 +159,8 @@ impl Arena {
         memory
     }
 
-    /// Bytes taken from the system allocator.
+    /// Bytes taken from the system, used or not.
+    #[cfg(test)]
     pub(super) fn reserved_bytes(&self) -> usize {
         self.reserved.load(Ordering::Relaxed)
     }

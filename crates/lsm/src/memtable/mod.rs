@@ -166,12 +166,6 @@ impl MemTable {
         (self.list.arena().used_bytes() + self.tombstones.bytes.load(Ordering::Relaxed)) as u64
     }
 
-    /// Bytes held from the system: [`Self::memory_bytes`] and what the last chunk (at most 1 MiB) still has room for.
-    #[must_use]
-    pub fn reserved_bytes(&self) -> u64 {
-        (self.list.arena().reserved_bytes() + self.tombstones.bytes.load(Ordering::Relaxed)) as u64
-    }
-
     /// Point entries. Those of an [`Inserter`] count when it is dropped; so for the next three.
     #[must_use]
     pub fn entries(&self) -> u64 {

@@ -31,6 +31,12 @@ pub struct Config {
     pub memtable_budget_bytes: u64,
     /// The part of memory left to what does not grow with the data: see [`Config::memory_bytes`].
     pub process_bytes: u64,
+    /// Indexes and filters of open tables together; tables that were not read lately are closed beyond.
+    pub pinned_bytes_max: u64,
+    /// Bytes gathered for a table's file before they are written.
+    pub write_buffer_bytes: usize,
+    /// Bytes that all scans together read ahead.
+    pub scans_bytes: u64,
     /// The cache is never squeezed below this.
     pub cache_bytes_min: u64,
     /// Durability of writes that do not name one.

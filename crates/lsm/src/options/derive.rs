@@ -18,6 +18,10 @@ const MANIFESTS_IN_FAST: u64 = 128;
 /// What a process with a store has resident before it holds any data: 6 MiB of code, and the stacks of 20 threads, their
 /// allocators' pages and small objects.
 const PROCESS_BYTES: u64 = 10 * MIB;
+/// What a store works well enough with, if it comes to that.
+const STORE_BYTES: u64 = 6 * MIB;
+/// Memory over what all scans together read ahead.
+const SCANS_IN_MEMORY: u64 = 32;
 const SIZE_BYTES_MAX: u64 = 64 * MIB;
 const SIZE_BYTES_MIN: u64 = 16 * KIB;
 
@@ -106,7 +110,7 @@ fn sectors(bytes: u64, least: usize, most: usize) -> usize {
 }
 
 fn readahead_bytes(options: &Options, choice: &mut Choice) -> [usize; 2] {
-    let by_compaction = options.memory / (64 * options.advanced.compactions_max as u64);
+    let by_compaction = options.memory / (128 * options.advanced.compactions_max as u64);
     let scan_most = if options.profile == Profile::Scans { 1 << 20 } else { 256 << 10 };
     let advanced = &options.advanced;
     [
@@ -121,6 +125,30 @@ fn readahead_bytes(options: &Options, choice: &mut Choice) -> [usize; 2] {
             sectors(options.memory / 256, 32 << 10, scan_most),
         ),
     ]
+}
+
+/// Bytes gathered for a table's file: most of what a write costs beside its bytes is gone at 1 MiB.
+fn write_buffer_bytes(options: &Options) -> usize {
+    sectors(options.memory / 128, 64 << 10, 1 << 20)
+}
+
+/// What the buffers of all background work take together, roughly: each job writes one table, and reads some eight.
+fn working_bytes(options: &Options, readahead_bytes: usize) -> u64 {
+    let jobs = (options.advanced.compactions_max + options.advanced.flushes_max) as u64;
+    jobs.saturating_mul(2 * write_buffer_bytes(options) as u64 + 8 * readahead_bytes as u64)
+}
+
+/// What write buffers, background work, the process itself and twice the least cache leave.
+fn pinned_bytes_max(options: &Options, memtable_budget_bytes: u64, readahead_bytes: usize) -> u64 {
+    let scans = options.memory / SCANS_IN_MEMORY;
+    let taken =
+        [memtable_budget_bytes, working_bytes(options, readahead_bytes), process_bytes(options), scans];
+    let taken = taken.iter().fold(options.memory / 8, |sum, part| sum.saturating_add(*part));
+    options.memory.saturating_sub(taken).max(options.memory / 16)
+}
+
+fn process_bytes(options: &Options) -> u64 {
+    (options.memory / 2).max(options.memory.saturating_sub(STORE_BYTES)).min(PROCESS_BYTES)
 }
 
 fn filter_bits(profile: Profile) -> u32 {
@@ -159,7 +187,10 @@ pub(super) fn derive(options: &Options) -> Config {
         fast_levels_bytes: options.fast_capacity.map(|bytes| bytes.saturating_sub(beside_levels)),
         memory_bytes: options.memory,
         memtable_budget_bytes: memtables.budget_bytes,
-        process_bytes: (options.memory / 2).min(PROCESS_BYTES),
+        process_bytes: process_bytes(options),
+        pinned_bytes_max: pinned_bytes_max(options, memtables.budget_bytes, compaction_readahead_bytes),
+        write_buffer_bytes: write_buffer_bytes(options),
+        scans_bytes: options.memory / SCANS_IN_MEMORY,
         cache_bytes_min: options.memory / 16,
         durability: options.durability,
         compression: options.compression,

@@ -97,8 +97,19 @@ impl Config {
         rows.size(
             "process_bytes",
             self.process_bytes,
-            "left to code, stacks and small objects; half of memory at most",
+            "left to code, stacks and small objects; less in a memory below 16 MiB",
         );
+        rows.size(
+            "pinned_bytes_max",
+            self.pinned_bytes_max,
+            "indexes and filters of open tables; more are opened when read",
+        );
+        rows.size(
+            "write_buffer_bytes",
+            self.write_buffer_bytes as u64,
+            "1/128 of memory, 64 KiB to 1 MiB, for each table being written",
+        );
+        rows.size("scans_bytes", self.scans_bytes, "1/32 of memory: what all scans together read ahead");
         let share = format!("{} memtables of memtable_bytes over all keyspaces", self.memtables_max);
         rows.size("memtable_budget_bytes", self.memtable_budget_bytes, share);
         let why = if self.capacity(Tier::Fast).is_some() {

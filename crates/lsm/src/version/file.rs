@@ -1,12 +1,16 @@
 //! A table file as versions hold it: its facts, the table once somebody needed it, and its end.
 //!
+//! An open table may be closed at any time to make room for others: who reads keeps what it reads with until it is done.
+//!
 //! Invariant: the file is deleted when the last holder lets go after [`TableFile::mark_obsolete`], which is called
 //! only once an edit without the table is durable. Tests: `tests.rs`.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
+use arc_swap::{ArcSwapOption, Guard};
 use kelvin_base::{Error, Result};
 use kelvin_table::Table;
 
@@ -19,6 +23,10 @@ pub trait TableOpener: Send + Sync {
     /// # Errors
     /// What keeps it from being read.
     fn open(&self, meta: &TableMeta) -> Result<Arc<Table>>;
+    /// The table of `slot` was opened; others may be closed for it.
+    fn opened(&self, slot: &Arc<Slot>) {
+        let _kept_open = slot;
+    }
     /// Tells a failure of a table's device in the tier's terms (a slow disk that is away, a full one).
     fn classify(&self, meta: &TableMeta, error: Error) -> Error {
         let _any_tier = meta;
@@ -29,12 +37,63 @@ pub trait TableOpener: Send + Sync {
     fn delete(&self, meta: &TableMeta);
 }
 
+/// Where a table stands while it is open.
+#[derive(Default)]
+pub struct Slot {
+    table: ArcSwapOption<Table>,
+    /// It was asked for since [`Slot::take_used`].
+    used: AtomicBool,
+}
+
+impl Slot {
+    /// Closes the table, for whoever asks for it next.
+    pub fn close(&self) {
+        self.table.store(None);
+    }
+
+    /// True if the table was asked for since the last call.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    fn get(&self) -> Option<OpenTable> {
+        let table = self.table.load();
+        table.is_some().then_some(OpenTable(table))
+    }
+}
+
+/// A table that stays open as long as this is held. Meant to be held for one lookup.
+pub struct OpenTable(Guard<Option<Arc<Table>>>);
+
+impl OpenTable {
+    fn table(&self) -> &Arc<Table> {
+        match &*self.0 {
+            Some(table) => table,
+            None => unreachable!("made only where there is a table"),
+        }
+    }
+
+    /// The table, to hold for long.
+    #[must_use]
+    pub fn share(&self) -> Arc<Table> {
+        Arc::clone(self.table())
+    }
+}
+
+impl Deref for OpenTable {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        self.table()
+    }
+}
+
 /// A table file.
 pub struct TableFile {
     /// Its facts.
     pub meta: TableMeta,
     opener: Arc<dyn TableOpener>,
-    table: OnceLock<Arc<Table>>,
+    slot: Arc<Slot>,
     being_compacted: AtomicBool,
     obsolete: AtomicBool,
 }
@@ -46,34 +105,48 @@ impl TableFile {
         Self {
             meta,
             opener,
-            table: OnceLock::new(),
+            slot: Arc::default(),
             being_compacted: AtomicBool::new(false),
             obsolete: AtomicBool::new(false),
         }
     }
 
-    /// The table, opened by the first call that succeeds. A failed open is tried again by the next call.
+    /// The table, opened if it is not open. A failed open is tried again by the next call.
     ///
     /// # Errors
     /// What keeps it from being read.
-    pub fn table(&self) -> Result<&Arc<Table>> {
-        if let Some(table) = self.table.get() {
-            return Ok(table);
+    #[inline]
+    pub fn table(&self) -> Result<OpenTable> {
+        // Only the first use after a while writes: readers of one table share the line.
+        if !self.slot.used.load(Ordering::Relaxed) {
+            self.slot.used.store(true, Ordering::Relaxed);
         }
-        let table = self.opener.open(&self.meta)?;
-        Ok(self.table.get_or_init(|| table))
+        match self.slot.get() {
+            Some(table) => Ok(table),
+            None => self.open(),
+        }
+    }
+
+    #[cold]
+    fn open(&self) -> Result<OpenTable> {
+        loop {
+            let table = self.opener.open(&self.meta)?;
+            // Of two that open it at once, the first one's stays.
+            let before = self.slot.table.compare_and_swap(&None::<Arc<Table>>, Some(table));
+            if before.is_none() {
+                self.opener.opened(&self.slot);
+            }
+            // It may have been closed for another's sake already.
+            if let Some(table) = self.slot.get() {
+                return Ok(table);
+            }
+        }
     }
 
     /// A failure met while reading the open table, in the tier's terms.
     #[must_use]
     pub fn classify(&self, error: Error) -> Error {
         self.opener.classify(&self.meta, error)
-    }
-
-    /// The table, if it is open.
-    #[must_use]
-    pub fn opened(&self) -> Option<&Arc<Table>> {
-        self.table.get()
     }
 
     /// True while a compaction reads it.
@@ -97,7 +170,7 @@ impl Drop for TableFile {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
             // The handle goes first: some systems refuse to delete an open file.
-            self.table.take();
+            self.slot.close();
             self.opener.delete(&self.meta);
         }
     }
@@ -107,7 +180,7 @@ impl fmt::Debug for TableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableFile")
             .field("meta", &self.meta)
-            .field("open", &self.table.get().is_some())
+            .field("open", &self.slot.get().is_some())
             .field("being_compacted", &self.is_being_compacted())
             .finish_non_exhaustive()
     }

@@ -175,7 +175,8 @@ impl Version {
         }
         let mut all = Vec::new();
         for (_, file) in self.tables().filter(|(_, file)| file.meta.range_tombstones > 0) {
-            let Some(own) = file.table()?.tombstones() else { continue };
+            let table = file.table()?;
+            let Some(own) = table.tombstones() else { continue };
             for fragment in own.fragments() {
                 all.extend(fragment.sequences.iter().map(|sequence| RangeTombstone {
                     start: fragment.start.clone(),

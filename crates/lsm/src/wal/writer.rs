@@ -27,7 +27,7 @@ use super::format::{
 use super::reader::records_in;
 
 /// The buffer is handed to the file when it is this full, so that large or never flushed writes stay bounded.
-const BUFFER_BYTES_MAX: usize = 1024 * 1024;
+const BUFFER_BYTES_MAX: usize = 256 * 1024;
 
 /// How a log's file is made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +75,7 @@ impl WalWriter {
         let how = Create {
             mode: IoMode::Buffered,
             preallocate_bytes: options.preallocate_bytes,
+            buffer_bytes: 64 * 1024,
             reuse: options.recycle.is_some(),
         };
         let file = storage.create(&path, how).map_err(|error| Error::io("create a log", &path, error))?;
@@ -172,6 +173,11 @@ impl WalWriter {
         self.check()?;
         self.put_whole(FragmentKind::End, &[]);
         self.sync_file()
+    }
+
+    /// Gives back the buffer's memory; for a log to which nothing more is appended but its end.
+    pub fn rest(&mut self) {
+        self.buffer.shrink_to_fit();
     }
 
     /// The log's number.

@@ -132,7 +132,9 @@ impl Log {
 
     fn start(&mut self, next: WalWriter) -> WalWriter {
         self.spoilt = false;
-        std::mem::replace(&mut self.writer, next)
+        let mut closed = std::mem::replace(&mut self.writer, next);
+        closed.rest();
+        closed
     }
 }
 

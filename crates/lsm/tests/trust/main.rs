@@ -11,6 +11,7 @@ mod full;
 mod full_log;
 mod full_manifest;
 mod full_slow;
+mod memory;
 mod newer;
 mod recovery;
 mod rig;

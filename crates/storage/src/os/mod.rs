@@ -205,7 +205,7 @@ impl Storage for OsStorage {
             }
             return Err(error);
         }
-        Ok(Box::new(write::OsWriter::new(handle, old_bytes, how.preallocate_bytes)))
+        Ok(Box::new(write::OsWriter::new(handle, old_bytes, how)))
     }
 
     fn open(&self, path: &Path, mode: IoMode) -> io::Result<Arc<dyn ReadFile>> {

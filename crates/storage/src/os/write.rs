@@ -1,6 +1,8 @@
 //! Appending to a file of the operating system.
 //!
-//! Appends gather in aligned memory and go out [`BATCH_BYTES`] at a time, or by one write at a flush.
+//! Appends gather in aligned memory and go out [`Create::buffer_bytes`] at a time, or by one write at a flush. Memory
+//! comes whole at the first append and is resident as far as it was written to; nothing is moved but a sector's rest.
+//! Through the page cache, what is large or not aligned to anything goes out as it comes.
 //! With direct I/O a flush pads the last sector with zeros and then sets the length, so it is exact; later
 //! appends rewrite that sector with its old bytes in front.
 //!
@@ -12,18 +14,17 @@
 use std::io;
 
 use super::{Handle, retry, transfer};
-use crate::{ALIGNMENT, AlignedBuf, WriteFile};
+use crate::{ALIGNMENT, AlignedBuf, Create, WriteFile};
 
-/// Bytes gathered before they are written without a flush.
-const BATCH_BYTES: usize = 1 << 20;
-
-/// Memory of a new writer; most logs and manifests flush less than this at a time.
-const FIRST_BUFFER_BYTES: usize = 64 << 10;
+/// From this size on, bytes that nothing waits before are written through the page cache without being gathered.
+const THROUGH_BYTES: usize = 32 << 10;
 
 #[derive(Debug)]
 pub(super) struct OsWriter {
     handle: Handle,
     buffer: AlignedBuf,
+    /// Bytes gathered before they are written without a flush.
+    batch_bytes: usize,
     fill: usize,
     clean: usize,
     base: u64,
@@ -38,9 +39,12 @@ fn to_u64(bytes: usize) -> u64 {
 }
 
 impl OsWriter {
-    pub(super) const fn new(handle: Handle, file_bytes: u64, preallocated_bytes: u64) -> Self {
+    pub(super) fn new(handle: Handle, file_bytes: u64, how: Create) -> Self {
         let buffer = AlignedBuf::new();
-        Self { handle, buffer, fill: 0, clean: 0, base: 0, file_bytes, preallocated_bytes, failed: false }
+        let batch_bytes = how.buffer_bytes.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
+        let (fill, clean, base, failed) = (0, 0, 0, false);
+        let preallocated_bytes = how.preallocate_bytes;
+        Self { handle, buffer, batch_bytes, fill, clean, base, file_bytes, preallocated_bytes, failed }
     }
 
     /// Runs `step`, and refuses everything after it failed once.
@@ -56,20 +60,31 @@ impl OsWriter {
     }
 
     fn add(&mut self, mut data: &[u8]) -> io::Result<()> {
+        if self.fill == 0 && data.len() >= THROUGH_BYTES && !self.handle.is_direct() {
+            return self.write_through(data);
+        }
         while !data.is_empty() {
-            let count = data.len().min(BATCH_BYTES - self.fill);
+            self.buffer.grow(self.batch_bytes);
+            let count = data.len().min(self.batch_bytes - self.fill);
             let wanted = self.fill + count;
-            if wanted > self.buffer.capacity() {
-                let doubled = (self.buffer.capacity() * 2).clamp(FIRST_BUFFER_BYTES, BATCH_BYTES);
-                self.buffer.grow(wanted.max(doubled));
-            }
             self.buffer.as_mut_slice()[self.fill..wanted].copy_from_slice(&data[..count]);
             self.fill = wanted;
             data = &data[count..];
-            if self.fill == BATCH_BYTES {
+            if self.fill == self.batch_bytes {
                 self.write_out()?;
             }
         }
+        Ok(())
+    }
+
+    /// Writes `data`, before which nothing waits, from where it is.
+    fn write_through(&mut self, data: &[u8]) -> io::Result<()> {
+        let (handle, base) = (&self.handle, self.base);
+        transfer::write_full(data, 1, base, |at, part| {
+            rustix::io::pwrite(&handle.file, part, at).map_err(io::Error::from)
+        })?;
+        self.base += to_u64(data.len());
+        self.file_bytes = self.file_bytes.max(self.base);
         Ok(())
     }
 
@@ -119,8 +134,9 @@ impl WriteFile for OsWriter {
     }
 
     fn room(&self) -> usize {
-        // A full batch goes out at once.
-        BATCH_BYTES - self.fill - 1
+        // A full batch goes out at once, and so may what is large.
+        let batch = self.batch_bytes - self.fill - 1;
+        if self.fill == 0 && !self.handle.is_direct() { batch.min(THROUGH_BYTES - 1) } else { batch }
     }
 
     fn flush(&mut self) -> io::Result<()> {

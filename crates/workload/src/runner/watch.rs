@@ -196,6 +196,7 @@ impl Bench<'_> {
                 .more
                 .iter()
                 .map(|(name, now)| (name.clone(), now.saturating_sub(earlier(name))))
+                .chain(after.sizes.iter().cloned())
                 .collect(),
         })
     }

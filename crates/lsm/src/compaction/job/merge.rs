@@ -40,12 +40,13 @@ impl<'a> Watch<'a> {
     }
 
     /// An entry of `bytes` was read; `out` has so many bytes by now.
-    fn saw(&mut self, bytes: usize, out: &OutputWriter<'_>) -> Result<()> {
+    fn saw(&mut self, bytes: usize, out: &mut OutputWriter<'_>) -> Result<()> {
         self.entries += 1;
         self.bytes += bytes as u64;
         if self.entries < CHECK_ENTRIES && self.bytes < CHECK_BYTES {
             return Ok(());
         }
+        out.count_memory();
         self.tell(out.finished_bytes() + out.open_bytes())
     }
 
@@ -134,7 +135,7 @@ impl<'a> Pass<'a> {
             }
             Verdict::Drop(why) => {
                 self.count(why);
-                return self.watch.saw(internal_key.len() + stored.len(), &self.out);
+                return self.watch.saw(internal_key.len() + stored.len(), &mut self.out);
             }
         }
         self.stats.entries_out += 1;
@@ -143,7 +144,7 @@ impl<'a> Pass<'a> {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
-        self.watch.saw(internal_key.len() + stored.len(), &self.out)
+        self.watch.saw(internal_key.len() + stored.len(), &mut self.out)
     }
 
     const fn count(&mut self, why: Why) {
@@ -218,7 +219,7 @@ pub fn flush<S: InternalIterator>(
         lower: None,
         upper: None,
     };
-    let out = OutputWriter::new(shape, &*ctx.outputs, made);
+    let out = OutputWriter::new(shape, ctx, made);
     let never = AtomicBool::new(false);
     let watch = Watch::new(ctx, &never, Tier::Fast);
     let pass = Pass::new(Rules::new(&terms, Below::Anything), out, watch);

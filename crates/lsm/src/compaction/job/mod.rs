@@ -37,6 +37,7 @@ use kelvin_table::{Fragments, Properties, TableOptions};
 use parking_lot::Mutex;
 
 use super::pick::Plan;
+use crate::memory::MemoryBudget;
 use crate::version::{TableFile, TableMeta, Version};
 
 /// The file of a table to be written.
@@ -48,6 +49,8 @@ pub struct NewTable {
     pub path: PathBuf,
     /// The file.
     pub file: Box<dyn WriteFile>,
+    /// Bytes its file gathers before it writes them.
+    pub buffer_bytes: usize,
 }
 
 /// Where jobs put their tables.
@@ -101,6 +104,8 @@ pub struct JobContext {
     pub deeper: Vec<Vec<Arc<TableFile>>>,
     /// Bytes read at once from each input table.
     pub readahead_bytes: usize,
+    /// Where the job's memory is counted; `None` where nobody counts.
+    pub memory: Option<MemoryBudget>,
     /// Set to stop the job, which then answers `Busy`.
     pub cancel: Arc<AtomicBool>,
     /// Holds writing to a rate; `None` for no limit.

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use kelvin_base::{Result, Tier};
 use kelvin_table::{Fragments, TableOptions, TableWriter};
 
-use super::{JobTable, Made, NewTable, Outputs};
+use super::{JobContext, JobTable, Made, NewTable, Outputs};
+use crate::memory::{MemoryBudget, MemoryCharge, MemoryPart};
 use crate::version::TableFile;
 
 /// An output may overlap so many times its target size in grandparents: it bounds what moving it on will cost.
@@ -42,6 +43,14 @@ pub struct Shape<'a> {
 struct Open {
     number: u64,
     writer: TableWriter,
+    buffer_bytes: usize,
+    memory: Option<MemoryCharge>,
+}
+
+impl Open {
+    fn memory_bytes(&self) -> u64 {
+        (self.buffer_bytes + self.writer.memory_bytes()) as u64
+    }
 }
 
 /// Writes the tables of one part.
@@ -49,6 +58,7 @@ pub struct OutputWriter<'a> {
     shape: Shape<'a>,
     outputs: &'a dyn Outputs,
     made: &'a Made,
+    memory: Option<MemoryBudget>,
     open: Option<Open>,
     /// Where the open, or the next, table's range begins.
     begin: Option<Bytes>,
@@ -58,14 +68,14 @@ pub struct OutputWriter<'a> {
 }
 
 impl<'a> OutputWriter<'a> {
-    /// Writes tables of `shape` into files of `outputs`, which it notes in `made`.
-    pub fn new(shape: Shape<'a>, outputs: &'a dyn Outputs, made: &'a Made) -> Self {
+    /// Writes tables of `shape` as `ctx` says, and notes their files in `made`.
+    pub fn new(shape: Shape<'a>, ctx: &'a JobContext, made: &'a Made) -> Self {
         let begin = shape.lower.clone();
         let grandparent = begin
             .as_ref()
             .map_or(0, |begin| shape.grandparents.partition_point(|file| !file.meta.reaches(begin)));
-        let tables = Vec::new();
-        Self { shape, outputs, made, open: None, begin, grandparent, overlapped_bytes: 0, tables }
+        let (outputs, memory, tables) = (&*ctx.outputs, ctx.memory.clone(), Vec::new());
+        Self { shape, outputs, made, memory, open: None, begin, grandparent, overlapped_bytes: 0, tables }
     }
 
     /// Writes an entry. `first_of_key`: none of its user key was written before.
@@ -103,9 +113,13 @@ impl<'a> OutputWriter<'a> {
     }
 
     fn create(&self) -> Result<Open> {
-        let NewTable { number, path, file } = self.outputs.create(self.shape.tier)?;
+        let NewTable { number, path, file, buffer_bytes } = self.outputs.create(self.shape.tier)?;
         self.made.note(self.shape.tier, number);
-        Ok(Open { number, writer: TableWriter::new(file, &path, number, self.shape.options) })
+        let writer = TableWriter::new(file, &path, number, self.shape.options);
+        let mut open = Open { number, writer, buffer_bytes, memory: None };
+        open.memory =
+            self.memory.as_ref().map(|memory| memory.charge(MemoryPart::Writers, open.memory_bytes()));
+        Ok(open)
     }
 
     /// Ends the open table's range at `end` and finishes it.
@@ -117,7 +131,7 @@ impl<'a> OutputWriter<'a> {
             self.shape.tombstones.clip(begin.as_deref(), end.as_deref())
         };
         self.overlapped_bytes = 0;
-        let Open { number, mut writer } = match self.open.take() {
+        let Open { number, mut writer, memory: _counted, .. } = match self.open.take() {
             Some(open) => open,
             None if stones.is_empty() => return Ok(()),
             None => self.create()?,
@@ -133,6 +147,16 @@ impl<'a> OutputWriter<'a> {
     /// Bytes of the open table so far.
     pub fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.writer.estimated_size_bytes())
+    }
+
+    /// Counts the memory of the open table anew.
+    pub fn count_memory(&mut self) {
+        if let Some(open) = &mut self.open {
+            let bytes = open.memory_bytes();
+            if let Some(memory) = &mut open.memory {
+                memory.resize(bytes);
+            }
+        }
     }
 
     /// Bytes of the finished tables.

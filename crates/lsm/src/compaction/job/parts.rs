@@ -23,6 +23,7 @@ use super::rules::{Rules, Terms};
 use super::{JobContext, JobOutput, Made, sync_dirs};
 use crate::compaction::pick::Plan;
 use crate::iter::{LevelIter, MergingIter};
+use crate::memory::MemoryPart;
 
 /// A compaction while it runs.
 struct Work {
@@ -68,13 +69,13 @@ pub fn run(plan: &Plan, ctx: &JobContext) -> Result<JobOutput> {
 fn prepare(plan: &Plan, ctx: &JobContext) -> Result<Work> {
     let mut sets = Vec::new();
     for (_, file) in plan.tables().filter(|(_, file)| file.meta.range_tombstones > 0) {
-        sets.extend(file.table()?.tombstones());
+        sets.extend(file.table()?.tombstones().map(Arc::clone));
     }
     let terms = Terms {
         snapshots: ctx.snapshots.clone(),
         now_ms: ctx.clock.unix_millis(),
         drops_copies: plan.output_tier == Tier::Slow,
-        tombstones: Arc::new(Fragments::merge(sets.into_iter().map(AsRef::as_ref))),
+        tombstones: Arc::new(Fragments::merge(sets.iter().map(AsRef::as_ref))),
     };
     let kept = Fragments::build(terms.kept_tombstones(&below(plan, ctx)));
     let mut boundaries = plan.boundaries.clone();
@@ -152,7 +153,11 @@ impl Work {
     fn run_part(&self, part: usize) -> Result<Merged> {
         let lower = part.checked_sub(1).and_then(|before| self.boundaries.get(before));
         let upper = self.boundaries.get(part);
-        let mut merge = MergingIter::new(self.sources(lower, upper));
+        let sources = self.sources(lower, upper);
+        // Each source holds what it read ahead, and one of them at a time the bytes it reads.
+        let ahead = self.ctx.readahead_bytes as u64 * (sources.len() as u64 + 1);
+        let _counted = self.ctx.memory.as_ref().map(|memory| memory.charge(MemoryPart::Readers, ahead));
+        let mut merge = MergingIter::new(sources);
         let shape = Shape {
             tier: self.plan.output_tier,
             options: self.ctx.options,
@@ -162,7 +167,7 @@ impl Work {
             lower: lower.cloned(),
             upper: upper.cloned(),
         };
-        let out = OutputWriter::new(shape, &*self.ctx.outputs, &self.made);
+        let out = OutputWriter::new(shape, &self.ctx, &self.made);
         let watch = Watch::new(&self.ctx, &self.stop, self.plan.output_tier);
         let pass = Pass::new(Rules::new(&self.terms, below(&self.plan, &self.ctx)), out, watch);
         let (tables, mut stats) = merge::run(&mut merge, lower, upper, pass)?;

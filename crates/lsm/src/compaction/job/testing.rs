@@ -52,7 +52,7 @@ impl TestFiles {
         tombstones: &[RangeTombstone],
     ) -> Arc<TableFile> {
         entries.sort_by(|a, b| compare_internal(&a.0, &b.0));
-        let NewTable { number, path, file } = self.create(tier).unwrap();
+        let NewTable { number, path, file, .. } = self.create(tier).unwrap();
         let mut writer = TableWriter::new(file, &path, number, self.options);
         for (key, stored) in &entries {
             writer.add(key, stored).unwrap();
@@ -81,6 +81,7 @@ impl TestFiles {
             snapshots,
             deeper: Vec::new(),
             readahead_bytes: 256,
+            memory: None,
             cancel: Arc::new(AtomicBool::new(false)),
             limiter: None,
             progress: Arc::default(),
@@ -109,7 +110,7 @@ impl Outputs for TestFiles {
         let path = path(tier, number);
         let file = self.storage.create(&path, Create::new(IoMode::Buffered));
         let file = file.map_err(|source| Error::io("making a table", &path, source))?;
-        Ok(NewTable { number, path, file })
+        Ok(NewTable { number, path, file, buffer_bytes: 0 })
     }
 
     fn sync_dir(&self, tier: Tier) -> Result<()> {
@@ -177,7 +178,7 @@ impl Tree {
 /// All entries of a table, in order.
 pub fn entries_of(file: &Arc<TableFile>) -> Vec<Entry> {
     use kelvin_base::InternalIterator;
-    let mut iter = file.table().unwrap().iter(Default::default());
+    let mut iter = file.table().unwrap().share().iter(Default::default());
     let mut entries = Vec::new();
     iter.seek_to_first().unwrap();
     while iter.valid() {

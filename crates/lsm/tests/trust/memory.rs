@@ -1,0 +1,100 @@
+//! One limit on memory (promise 11), by the store's own accounts; that what is resident follows them is shown by
+//! `bench_memory` in the tests of the program, which has a process of its own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kelvin_lsm::db::Db;
+use kelvin_lsm::options::{CompressionChoice, Env, Options};
+
+const MEMORY: u64 = 4 << 20;
+const RECORDS: u64 = 16_000;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{:08}", number.wrapping_mul(7919) % RECORDS).into_bytes()
+}
+
+fn value(number: u64) -> Vec<u8> {
+    vec![u8::try_from(number % 251).unwrap(); 1000]
+}
+
+/// A store on real files, whose data is four times its memory.
+fn options(dir: &std::path::Path) -> Options {
+    let options = Options::new(dir.join("fast")).memory(MEMORY).compression(CompressionChoice::None);
+    let env = Env::system(&options.derive().unwrap()).unwrap();
+    options.env(env)
+}
+
+fn parts(db: &Db) -> u64 {
+    db.stats().memory.iter().map(|(_, bytes)| bytes).sum()
+}
+
+#[test]
+fn the_parts_stay_under_the_limit_together_while_far_more_is_written_and_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path());
+    // What is left to the process itself is not the parts'.
+    let limit = MEMORY - options.derive().unwrap().process_bytes;
+    let db = Db::open(options).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut highest = 0;
+            while !done.load(Ordering::Acquire) {
+                highest = highest.max(parts(&db));
+                std::thread::yield_now();
+            }
+            highest
+        });
+        for number in 0..RECORDS {
+            db.put(&key(number), &value(number)).unwrap();
+        }
+        for number in 0..RECORDS {
+            assert_eq!(db.get(&key(number)).unwrap().unwrap(), value(number));
+        }
+        // Reads fill the cache while compactions take memory for themselves.
+        for number in 0..RECORDS {
+            db.put(&key(number), &value(number + 1)).unwrap();
+            db.get(&key(number * 31)).unwrap().unwrap();
+        }
+        done.store(true, Ordering::Release);
+        let highest = watcher.join().unwrap();
+        assert!(highest <= limit, "{highest} of {limit}");
+    });
+    db.wait_idle().unwrap();
+    let stats = db.stats();
+    assert!(stats.memory_used_bytes_max <= limit, "{} of {limit}", stats.memory_used_bytes_max);
+    assert!(stats.memory_used_bytes_max > limit / 2, "the limit was put to use");
+    for part in ["writers", "readers"] {
+        assert_eq!(stats.memory.iter().find(|(name, _)| *name == part).map(|(_, bytes)| *bytes), Some(0));
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn tables_that_do_not_fit_into_memory_together_are_opened_again_when_they_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(dir.path()).memory(1 << 20);
+    // Half of each table is filter and index.
+    options.advanced.filter_bits_per_key = Some(64);
+    options.advanced.table_bytes = Some(64 << 10);
+    let env = Env::system(&options.derive().unwrap()).unwrap();
+    let options = options.env(env);
+    let limit = options.derive().unwrap().pinned_bytes_max;
+    let db = Db::open(options).unwrap();
+    let key = |number: u64| format!("a key of some length, as they often are {number:08}").into_bytes();
+    for number in 0..RECORDS {
+        db.put(&key(number), b"small").unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let pinned = |db: &Db| db.stats().memory.iter().find(|(name, _)| *name == "pinned").unwrap().1;
+    let table = 64 << 10;
+    for round in 0..3 {
+        for number in (0..RECORDS).step_by(7) {
+            assert_eq!(&db.get(&key(number)).unwrap().unwrap()[..], b"small", "round {round}");
+        }
+        assert!(pinned(&db) <= limit + table, "{} of {limit}", pinned(&db));
+        assert!(pinned(&db) >= limit / 2, "{} of {limit}: there was more to hold", pinned(&db));
+    }
+    db.close().unwrap();
+}
