@@ -3,9 +3,7 @@
 //! `cargo run -p kelvin-fuzzing --example seeds` writes them to `fuzz/corpus`; `tests/corpus.rs` checks that each is
 //! accepted by its target.
 
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use kelvin::transfer::{Encoder, Encoding, Format, Record};
 use kelvin_base::coding::put_bytes;
@@ -17,10 +15,8 @@ use kelvin_lsm::version::{Edit, StoreId, TableMeta, current_line};
 use kelvin_lsm::wal::WalWriter;
 use kelvin_lsm::wal::format::log_name;
 use kelvin_lsm::wal::writer::WalOptions;
-use kelvin_storage::WriteFile;
 use kelvin_table::block::BlockBuilder;
 use kelvin_table::{Compression, Properties, TableOptions, TableWriter, fuzz};
-use parking_lot::Mutex;
 
 use crate::log::FIRST_LOG;
 use crate::manifest::{NUMBER, UUID};
@@ -197,27 +193,8 @@ fn manifests() -> Vec<Seed> {
     ]
 }
 
-#[derive(Clone, Debug, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl WriteFile for Sink {
-    fn append(&mut self, data: &[u8]) -> io::Result<()> {
-        self.0.lock().extend_from_slice(data);
-        Ok(())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> u64 {
-        self.0.lock().len() as u64
-    }
-}
-
 fn table(compression: Compression, entries: u32, tombstones: bool) -> Vec<u8> {
-    let sink = Sink::default();
+    let sink = fuzz::BytesSink::default();
     let options =
         TableOptions { block_size_bytes: 512, restart_interval: 4, filter_bits_per_key: 10, compression };
     let mut writer = TableWriter::new(Box::new(sink.clone()), Path::new("seed"), fuzz::FILE_NUMBER, options);
@@ -243,8 +220,7 @@ fn table(compression: Compression, entries: u32, tombstones: bool) -> Vec<u8> {
         });
     }
     writer.finish().expect("memory takes a table");
-    let bytes = sink.0.lock();
-    bytes.clone()
+    sink.take()
 }
 
 fn block() -> Vec<u8> {

@@ -9,31 +9,11 @@ use std::sync::Arc;
 
 use kelvin_base::key::{Kind, append_internal, trailer};
 use kelvin_base::{Clock, InternalIterator, Result, SystemClock, hash64};
-use kelvin_storage::WriteFile;
-use kelvin_table::fuzz::BytesFile;
+use kelvin_table::fuzz::{BytesFile, BytesSink};
 use kelvin_table::{
     Block, BlockCache, Compression, LookupKey, ReadIo, ScanOptions, Table, TableOptions, TableWriter,
 };
-use parking_lot::{Mutex, RwLock};
-
-#[derive(Clone, Debug, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl WriteFile for Sink {
-    fn append(&mut self, data: &[u8]) -> std::io::Result<()> {
-        self.0.lock().extend_from_slice(data);
-        Ok(())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> u64 {
-        self.0.lock().len() as u64
-    }
-}
+use parking_lot::RwLock;
 
 /// Holds every block: what remains is the table's own cost and a hash table's.
 #[derive(Debug, Default)]
@@ -96,7 +76,7 @@ impl Bench {
     }
 
     fn write(&self, compression: Compression) -> Result<(Vec<u8>, u64)> {
-        let sink = Sink::default();
+        let sink = BytesSink::default();
         let options = TableOptions { compression, ..TableOptions::default() };
         let mut writer = TableWriter::new(Box::new(sink.clone()), Path::new("bench"), 1, options);
         let mut internal = Vec::new();
@@ -106,8 +86,7 @@ impl Bench {
             writer.add(&internal, &self.value)?;
         }
         let properties = writer.finish()?;
-        let bytes = std::mem::take(&mut *sink.0.lock());
-        Ok((bytes, properties.tail_bytes))
+        Ok((sink.take(), properties.tail_bytes))
     }
 
     fn lookups(&self, name: &str, table: &Table, present: bool) -> Result<()> {

@@ -1,7 +1,8 @@
 //! Entry points for fuzzing: any bytes give a table's parts or an error, never a panic and never unbounded memory.
 //!
 //! [`parts`] decodes bytes as each kind of block, [`file`] opens them as a whole table, and [`signed`] lays them out as a
-//! table whose checksums are good, so that what lies behind the checksums is reached too. Tests: `tests/table/damage.rs`.
+//! table whose checksums are good, so that what lies behind the checksums is reached too. [`BytesFile`] and [`BytesSink`]
+//! are the files in memory that fuzzing, tests and benchmarks use. Tests: `tests/table/damage.rs`.
 
 use std::io;
 use std::ops::Range;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use kelvin_base::coding::{get_bytes, get_u64};
 use kelvin_base::key::{append_internal, split_internal};
 use kelvin_base::{ErrorKind, InternalIterator, Result, hash64};
-use kelvin_storage::{AlignedBuf, ReadFile};
+use kelvin_storage::{AlignedBuf, ReadFile, WriteFile};
+use parking_lot::Mutex;
 
 use crate::block::BlockRef;
 use crate::filter::Filter;
@@ -41,6 +43,37 @@ impl ReadFile for BytesFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
+    }
+}
+
+/// A file in memory, for appending only. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct BytesSink(Arc<Mutex<Vec<u8>>>);
+
+impl BytesSink {
+    /// What was appended; the file is empty then.
+    #[must_use]
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl WriteFile for BytesSink {
+    fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        self.0.lock().extend_from_slice(data);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.0.lock().len() as u64
     }
 }
 

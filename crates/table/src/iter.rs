@@ -8,7 +8,7 @@
 //! - `key` and `value` describe the entry at `at` while `valid`; `next` is the offset behind it.
 //! - `passed` holds entries of the current block only.
 //!
-//! Tests: `reader/tests.rs`, `tests/table/model.rs`.
+//! Tests: `tests/table/reader.rs`, `tests/table/model.rs`.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What a lookup in a table is given and gives, and the seam to the block cache. Tests: `reader/tests.rs`.
+//! What a lookup in a table is given and gives, and the seam to the block cache. Tests: `tests/table/reader.rs`.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Opens a table and answers point lookups: filter, index, at most one block read.
 //!
 //! Index, filter and tombstones stay in memory; data blocks go through the block cache. A block whose checksum does
-//! not match is read once more past the cache before it is reported (RELIABILITY M10). Tests: `tests.rs` beside.
+//! not match is read once more past the cache before it is reported (RELIABILITY M10). Tests: `tests/table/reader.rs`.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -440,6 +440,3 @@ pub fn decode_tombstones(mut bytes: &[u8]) -> Option<Vec<RangeTombstone>> {
     }
     input.is_empty().then_some(stones)
 }
-
-#[cfg(test)]
-mod tests;

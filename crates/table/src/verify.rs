@@ -1,7 +1,7 @@
 //! Checks a whole table: every byte is read and under its checksum, every fact agrees with the entries.
 //!
 //! One error for each damaged block, so that a report says all that is lost; facts are compared only where every
-//! block could be read. Tests: `reader/tests.rs`, `tests/table/damage.rs`.
+//! block could be read. Tests: `tests/table/reader.rs`, `tests/table/damage.rs`.
 
 use kelvin_base::hash64;
 use kelvin_base::key::{append_internal, compare_internal};

@@ -1,6 +1,8 @@
 //! The program as its users meet it: every command, every bad input, its help and its demo, each in its own process.
 
 #[cfg(test)]
+mod bench;
+#[cfg(test)]
 mod bench_memory;
 #[cfg(test)]
 mod common;

@@ -5,32 +5,12 @@ use std::sync::Arc;
 
 use kelvin_base::key::{EXPIRES, Kind, append_internal, trailer};
 use kelvin_base::{InternalIterator, RangeTombstone, Result};
-use kelvin_storage::{ReadFile, WriteFile};
-use kelvin_table::fuzz::BytesFile;
+use kelvin_storage::ReadFile;
+use kelvin_table::fuzz::{BytesFile, BytesSink};
 use kelvin_table::{BlockCache, Properties, Table, TableIter, TableOptions, TableWriter};
-use parking_lot::Mutex;
 
 pub const NUMBER: u64 = kelvin_table::fuzz::FILE_NUMBER;
 pub const PATH: &str = "000007.tbl";
-
-#[derive(Clone, Debug, Default)]
-pub struct Sink(pub Arc<Mutex<Vec<u8>>>);
-
-impl WriteFile for Sink {
-    fn append(&mut self, data: &[u8]) -> std::io::Result<()> {
-        self.0.lock().extend_from_slice(data);
-        Ok(())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> u64 {
-        self.0.lock().len() as u64
-    }
-}
 
 /// A repeatable sequence of numbers.
 #[derive(Clone, Debug)]
@@ -73,7 +53,7 @@ pub fn entry(numbers: &mut Numbers, key: &[u8], sequence: u64, len: usize) -> (V
 }
 
 pub fn write(entries: &Entries, stones: &[RangeTombstone], options: TableOptions) -> (Vec<u8>, Properties) {
-    let sink = Sink::default();
+    let sink = BytesSink::default();
     let mut writer = TableWriter::new(Box::new(sink.clone()), Path::new(PATH), NUMBER, options);
     for (key, value) in entries {
         writer.add(key, value).unwrap();
@@ -82,8 +62,7 @@ pub fn write(entries: &Entries, stones: &[RangeTombstone], options: TableOptions
         writer.add_tombstone(stone.clone());
     }
     let properties = writer.finish().unwrap();
-    let bytes = sink.0.lock().clone();
-    (bytes, properties)
+    (sink.take(), properties)
 }
 
 pub fn open_file(

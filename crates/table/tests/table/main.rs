@@ -8,3 +8,5 @@ mod damage;
 mod golden;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod reader;

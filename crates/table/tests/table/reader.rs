@@ -1,65 +1,23 @@
 //! Tables written, opened, searched, scanned, cut off and flipped.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use kelvin_base::key::{Kind, append_internal, compare_internal, trailer};
-use kelvin_base::{ErrorKind, InternalIterator, RangeTombstone, hash64};
-use kelvin_storage::{AlignedBuf, ReadFile, WriteFile};
-use parking_lot::Mutex;
+use bytes::Bytes;
+use kelvin_base::key::{Kind, compare_internal};
+use kelvin_base::{ErrorKind, InternalIterator, RangeTombstone, Result, hash64};
+use kelvin_table::fuzz::{BytesFile, BytesSink};
+use kelvin_table::{Compression, LookupKey, ReadIo, ScanOptions, Table, TableOptions, TableWriter};
 
-use super::*;
-use crate::writer::{TableOptions, TableWriter};
+use crate::common::{Entries, NUMBER, PATH, internal, open, open_file, write};
 
-type Shared = Arc<Mutex<Vec<u8>>>;
+/// User keys with their versions, newest first.
+type Versions = BTreeMap<Vec<u8>, Vec<(u64, Vec<u8>)>>;
 
-#[derive(Debug)]
-struct Sink(Shared);
-
-impl WriteFile for Sink {
-    fn append(&mut self, data: &[u8]) -> std::io::Result<()> {
-        self.0.lock().extend_from_slice(data);
-        Ok(())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> u64 {
-        self.0.lock().len() as u64
-    }
-}
-
-#[derive(Debug)]
-struct Bytes8(Vec<u8>);
-
-impl ReadFile for Bytes8 {
-    fn read_at(
-        &self,
-        offset: u64,
-        len: usize,
-        buf: &mut AlignedBuf,
-    ) -> std::io::Result<std::ops::Range<usize>> {
-        let start = usize::try_from(offset).unwrap();
-        let Some(part) = self.0.get(start..).and_then(|rest| rest.get(..len)) else {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        };
-        buf.grow(len);
-        buf.as_mut_slice()[..len].copy_from_slice(part);
-        Ok(0..len)
-    }
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-}
-
-type Entries = BTreeMap<Vec<u8>, Vec<(u64, Vec<u8>)>>;
-
-/// `keys` user keys, each with one to three versions, newest first; values of up to `value_max` bytes.
-fn entries(keys: u64, value_max: u64) -> Entries {
-    let mut all = Entries::new();
+/// `keys` user keys, each with one to three versions; values of up to `value_max` bytes.
+fn versions(keys: u64, value_max: u64) -> Versions {
+    let mut all = Versions::new();
     for number in 0..keys {
         let key = format!("user{:08}", number * 7).into_bytes();
         let versions = (0..=(number % 3)).rev().map(|version| {
@@ -71,27 +29,13 @@ fn entries(keys: u64, value_max: u64) -> Entries {
     all
 }
 
-fn write(entries: &Entries, stones: &[RangeTombstone], options: TableOptions) -> (Vec<u8>, Properties) {
-    let shared = Shared::default();
-    let mut writer = TableWriter::new(Box::new(Sink(Arc::clone(&shared))), Path::new("t.tbl"), 9, options);
-    for (key, versions) in entries {
-        for (sequence, value) in versions {
-            let mut internal = Vec::new();
-            append_internal(&mut internal, key, trailer(*sequence, Kind::Value as u8));
-            writer.add(&internal, value).unwrap();
-        }
-    }
-    for stone in stones {
-        writer.add_tombstone(stone.clone());
-    }
-    let properties = writer.finish().unwrap();
-    let bytes = shared.lock().clone();
-    (bytes, properties)
-}
-
-fn open(bytes: &[u8], tail_bytes: u64) -> Result<Arc<Table>> {
-    let file = Arc::new(Bytes8(bytes.to_vec()));
-    Table::open(file, Path::new("t.tbl"), 9, bytes.len() as u64, tail_bytes, None).map(Arc::new)
+fn entries(all: &Versions) -> Entries {
+    let of_key = |(key, versions): (&Vec<u8>, &Vec<(u64, Vec<u8>)>)| {
+        let entry =
+            |(sequence, value): &(u64, Vec<u8>)| (internal(key, *sequence, Kind::Value as u8), value.clone());
+        versions.iter().map(entry).collect::<Entries>()
+    };
+    all.iter().flat_map(of_key).collect()
 }
 
 fn lookup(table: &Table, key: &[u8], at: u64) -> Result<Option<(u64, Vec<u8>)>> {
@@ -106,11 +50,11 @@ fn options(block_size_bytes: usize, compression: Compression) -> TableOptions {
 
 #[test]
 fn every_version_is_found_at_its_moment_whatever_the_blocks_and_compression() {
-    let all = entries(700, 120);
+    let all = versions(700, 120);
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         for block_size in [64, 1024, 16 * 1024] {
-            let (bytes, properties) = write(&all, &[], options(block_size, compression));
-            let table = open(&bytes, properties.tail_bytes).unwrap();
+            let (bytes, properties) = write(&entries(&all), &[], options(block_size, compression));
+            let table = open_file(Arc::new(BytesFile(bytes)), properties.tail_bytes, None).unwrap();
             assert_eq!(table.properties(), &properties);
             for (key, versions) in &all {
                 for (sequence, value) in versions {
@@ -128,12 +72,12 @@ fn every_version_is_found_at_its_moment_whatever_the_blocks_and_compression() {
 
 #[test]
 fn a_key_whose_versions_fill_many_blocks_is_found_at_every_moment() {
-    let mut all = Entries::new();
+    let mut all = Versions::new();
     all.insert(b"a".to_vec(), vec![(5, vec![1; 50])]);
     all.insert(b"k".to_vec(), (1..=200).rev().map(|sequence| (sequence, vec![2; 50])).collect());
     all.insert(b"z".to_vec(), vec![(7, vec![3; 50])]);
-    let (bytes, _) = write(&all, &[], options(256, Compression::None));
-    let table = open(&bytes, 0).unwrap();
+    let (bytes, _) = write(&entries(&all), &[], options(256, Compression::None));
+    let table = open(&bytes).unwrap();
     for at in 1..=210 {
         assert_eq!(lookup(&table, b"k", at).unwrap().map(|(sequence, _)| sequence), Some(at.min(200)));
     }
@@ -142,22 +86,15 @@ fn a_key_whose_versions_fill_many_blocks_is_found_at_every_moment() {
 
 #[test]
 fn a_scan_agrees_with_the_entries_in_both_directions_and_from_every_key() {
-    let all = entries(300, 60);
-    let mut flat: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    for (key, versions) in &all {
-        for (sequence, value) in versions {
-            let mut internal = Vec::new();
-            append_internal(&mut internal, key, trailer(*sequence, Kind::Value as u8));
-            flat.push((internal, value.clone()));
-        }
-    }
+    let all = versions(300, 60);
+    let flat = entries(&all);
     for scan in [
         ScanOptions::default(),
         ScanOptions { readahead_bytes: 4096, ..ScanOptions::default() },
         ScanOptions { readahead_bytes: 2000, sequential: true, fill_cache: false },
     ] {
-        let (bytes, _) = write(&all, &[], options(512, Compression::Lz4));
-        let table = open(&bytes, 0).unwrap();
+        let (bytes, _) = write(&entries(&all), &[], options(512, Compression::Lz4));
+        let table = open(&bytes).unwrap();
         let mut iter = table.iter(scan);
         iter.seek_to_first().unwrap();
         for (key, value) in &flat {
@@ -196,15 +133,18 @@ fn range_tombstones_widen_the_table_and_can_stand_alone() {
         end: Bytes::from_static(end),
         sequence,
     };
-    let (bytes, properties) =
-        write(&entries(10, 10), &[stone(b"a", b"c", 50), stone(b"x", b"zz", 60)], TableOptions::default());
+    let (bytes, properties) = write(
+        &entries(&versions(10, 10)),
+        &[stone(b"a", b"c", 50), stone(b"x", b"zz", 60)],
+        TableOptions::default(),
+    );
     assert_eq!((&properties.smallest[..], &properties.largest[..]), (b"a".as_slice(), b"zz".as_slice()));
     assert!(properties.largest_exclusive);
     assert_eq!(properties.sequence_max, 2009);
-    let table = open(&bytes, 0).unwrap();
+    let table = open(&bytes).unwrap();
     assert_eq!(table.tombstones().unwrap().max_covering(b"b", 100), 50);
     let (bytes, _) = write(&Entries::new(), &[stone(b"a", b"c", 50)], TableOptions::default());
-    let alone = open(&bytes, 0).unwrap();
+    let alone = open(&bytes).unwrap();
     assert_eq!(lookup(&alone, b"b", 100).unwrap(), None);
     assert!(alone.verify().is_empty());
     let mut iter = alone.iter(ScanOptions::default());
@@ -214,10 +154,10 @@ fn range_tombstones_widen_the_table_and_can_stand_alone() {
 
 #[test]
 fn no_flip_and_no_cut_gives_a_wrong_answer_or_a_panic() {
-    let all = entries(60, 40);
-    let (good, properties) = write(&all, &[], options(256, Compression::None));
+    let all = versions(60, 40);
+    let (good, properties) = write(&entries(&all), &[], options(256, Compression::None));
     let read_everything = |bytes: &[u8]| -> Result<()> {
-        let table = open(bytes, 0)?;
+        let table = open(bytes)?;
         for (key, versions) in &all {
             for (sequence, value) in versions {
                 assert_eq!(lookup(&table, key, *sequence)?, Some((*sequence, value.clone())));
@@ -250,14 +190,14 @@ fn no_flip_and_no_cut_gives_a_wrong_answer_or_a_panic() {
 
 #[test]
 fn a_table_under_another_number_and_a_newer_format_are_refused_by_name() {
-    let (bytes, _) = write(&entries(5, 5), &[], TableOptions::default());
-    let file = Arc::new(Bytes8(bytes.clone()));
-    let other = Table::open(file, Path::new("t.tbl"), 10, bytes.len() as u64, 0, None).unwrap_err();
+    let (bytes, _) = write(&entries(&versions(5, 5)), &[], TableOptions::default());
+    let file = Arc::new(BytesFile(bytes.clone()));
+    let other = Table::open(file, Path::new(PATH), NUMBER + 1, bytes.len() as u64, 0, None).unwrap_err();
     assert_eq!(other.kind(), ErrorKind::Corruption);
     let mut newer = bytes;
     let at = newer.len() - 12;
     newer[at] = 2;
-    let error = open(&newer, 0).unwrap_err();
+    let error = open(&newer).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("newer format"), "{error}");
 }
@@ -265,12 +205,8 @@ fn a_table_under_another_number_and_a_newer_format_are_refused_by_name() {
 #[test]
 fn entries_out_of_order_are_refused() {
     let mut writer =
-        TableWriter::new(Box::new(Sink(Shared::default())), Path::new("t.tbl"), 9, TableOptions::default());
-    let internal = |key: &[u8], sequence| {
-        let mut out = Vec::new();
-        append_internal(&mut out, key, trailer(sequence, Kind::Value as u8));
-        out
-    };
+        TableWriter::new(Box::new(BytesSink::default()), Path::new(PATH), NUMBER, TableOptions::default());
+    let internal = |key: &[u8], sequence| internal(key, sequence, Kind::Value as u8);
     writer.add(&internal(b"b", 5), b"").unwrap();
     assert!(writer.add(&internal(b"b", 5), b"").is_err());
     assert!(writer.add(&internal(b"b", 6), b"").is_err());

@@ -1,0 +1,41 @@
+//! `kelvin bench` at a tiny size: what it measured adds up, for one system and for two.
+
+use serde_json::Value;
+
+use crate::common::{Place, failure, kelvin, stdout};
+
+fn tiny(place: &Place, name: &str) -> assert_cmd::Command {
+    let mut command = kelvin();
+    command.args(["bench", "--records", "300", "--ops", "400", "--value-size", "100", "--memory", "8MiB"]);
+    command.args(["--fast-capacity", "4MiB"]);
+    for tier in ["fast", "slow"] {
+        command.arg(format!("--{tier}")).arg(place.path(&format!("{name}-{tier}")));
+    }
+    command
+}
+
+#[test]
+fn a_run_reports_its_operations_as_a_table_and_as_json() {
+    let place = Place::new();
+    let table = stdout(tiny(&place, "a").args(["--workload", "UH"]));
+    assert!(table.contains("kelvin") && table.contains("UH"), "{table}");
+    let text = stdout(tiny(&place, "b").args(["--workload", "UH", "--json", "-"]));
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let report = json.as_array().map_or(&json, |all| &all[0]);
+    assert_eq!((&report["ops"], &report["records"]), (&400.into(), &300.into()), "{json:#}");
+    let count = |kind: &str| report["latency_us"][kind]["count"].as_u64().unwrap_or(0);
+    assert_eq!(count("read") + count("update"), 400, "{json:#}");
+    assert!(count("read") > 100 && count("update") > 100, "half of each: {json:#}");
+}
+
+#[test]
+fn two_systems_are_compared_and_an_unknown_one_is_refused() {
+    let place = Place::new();
+    let html = place.path("report.html");
+    let table = stdout(tiny(&place, "a").args(["--vs", "fast-only", "--html"]).arg(&html));
+    assert!(table.contains("kelvin") && table.contains("fast-only"), "{table}");
+    assert!(String::from_utf8(place.read("report.html")).unwrap().contains("fast-only"));
+    let (code, told) = failure(tiny(&place, "b").args(["--system", "elsewhere"]));
+    assert_eq!(code, 2, "{told}");
+    assert!(told.contains("elsewhere") && told.contains("fast-only"), "{told}");
+}
