@@ -85,6 +85,10 @@ unsafe extern "C" {
     pub fn rocksdb_options_set_max_bytes_for_level_multiplier(options: *mut Options, ratio: c_double);
     pub fn rocksdb_options_set_level_compaction_dynamic_level_bytes(options: *mut Options, on: c_uchar);
     pub fn rocksdb_options_set_num_levels(options: *mut Options, count: c_int);
+    pub fn rocksdb_options_set_level0_slowdown_writes_trigger(options: *mut Options, count: c_int);
+    pub fn rocksdb_options_set_level0_stop_writes_trigger(options: *mut Options, count: c_int);
+    pub fn rocksdb_options_set_soft_pending_compaction_bytes_limit(options: *mut Options, bytes: usize);
+    pub fn rocksdb_options_set_hard_pending_compaction_bytes_limit(options: *mut Options, bytes: usize);
     pub fn rocksdb_options_set_recycle_log_file_num(options: *mut Options, count: usize);
     pub fn rocksdb_options_set_stats_dump_period_sec(options: *mut Options, seconds: c_uint);
     pub fn rocksdb_options_set_db_paths(options: *mut Options, paths: *const *const DbPath, count: usize);

@@ -51,6 +51,11 @@ pub struct Settings {
     pub level1_bytes: u64,
     /// Size of each further level over the one before.
     pub level_ratio: f64,
+    /// Runs at level 0 at which writes are delayed, and stop.
+    pub level0_delay_stop: [i32; 2],
+    /// Bytes that await compaction at which writes are delayed, and stop; `None` for the library's own (64 and 256 GiB).
+    /// RocksDB has no capacity of the fast path: this is what keeps it near one.
+    pub debt_delay_stop_bytes: Option<[usize; 2]>,
     /// Flushes and compactions at once.
     pub background_jobs: i32,
     /// Collect statistics (costs processor time): exact bytes, and reads of the slow tier.
@@ -93,6 +98,13 @@ impl Settings {
             ffi::rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 0);
             ffi::rocksdb_options_set_recycle_log_file_num(options, 2);
             ffi::rocksdb_options_set_stats_dump_period_sec(options, 0);
+            let [delay_at, stop_at] = self.level0_delay_stop;
+            ffi::rocksdb_options_set_level0_slowdown_writes_trigger(options, delay_at);
+            ffi::rocksdb_options_set_level0_stop_writes_trigger(options, stop_at);
+            if let Some([delay_bytes, stop_bytes]) = self.debt_delay_stop_bytes {
+                ffi::rocksdb_options_set_soft_pending_compaction_bytes_limit(options, delay_bytes);
+                ffi::rocksdb_options_set_hard_pending_compaction_bytes_limit(options, stop_bytes);
+            }
             if self.has_statistics {
                 ffi::rocksdb_options_enable_statistics(options);
             }

@@ -47,12 +47,15 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 type Figure = fn(&Report) -> Option<f64>;
 
 /// What is compared: name, figure, and whether more is better.
-const FIGURES: [(&str, Figure, bool); 5] = [
+const FIGURES: [(&str, Figure, bool); 8] = [
     ("ops_per_s", |report| Some(report.whole.ops_per_s), true),
     ("ops_per_s_last10", |report| Some(report.last10.ops_per_s), true),
     ("cpu_us_per_op", |report| Some(report.whole.cpu_us_per_op), false),
     ("load_ops_per_s", |report| Some(report.load?.ops_per_s), true),
+    ("load_settled_per_s", |report| Some(report.load?.settled_ops_per_s), true),
     ("load_cpu_us_per_op", |report| Some(report.load?.settled_cpu_us_per_op), false),
+    ("fast_used_max", |report| Some(report.peaks.fast_bytes as f64), false),
+    ("rss_max", |report| Some(report.peaks.rss_bytes as f64), false),
 ];
 
 impl Comparison {

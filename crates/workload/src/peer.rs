@@ -1,7 +1,7 @@
 //! RocksDB as a subject: the settings that make the comparison fair, and its counters in the runner's words.
 //!
 //! Same memory as Kelvin: write buffers, then index and filters (kept in the table readers, estimated), then what is
-//! left as block cache. Same shape: buffer, level and table sizes are Kelvin's derived ones; with two tiers the last
+//! left as block cache. Same shape and same patience with writers: buffer, level and table sizes are Kelvin's derived ones; with two tiers the last
 //! fast level is enlarged to fill the fast capacity. Tests: the crate `kelvin-peer-rocksdb`, and below.
 
 use kelvin_base::{OrderedStore, Result, SystemClock};
@@ -45,6 +45,9 @@ fn settings(options: &BenchOptions) -> Settings {
         // for compactions in flight; level 3 is the slow tier.
         level1_bytes: capacity.map_or(buffer * 4, |bytes| bytes / 10),
         level_ratio: if capacity.is_some() { 7.0 } else { 10.0 },
+        level0_delay_stop: [8, 12],
+        // An eighth of the capacity may be overdue before writes slow down, as much again before they stop.
+        debt_delay_stop_bytes: capacity.map(|bytes| [size(bytes / 8), size(bytes / 4)]),
         background_jobs: 3,
         has_statistics: options.peer_statistics.unwrap_or(options.system == System::RocksdbFat),
         slow: slow.map(|(dir, fast_capacity)| SlowTier { dir, fast_capacity, levels: 4 }),

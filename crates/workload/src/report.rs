@@ -24,6 +24,8 @@ pub struct LoadFigures {
     pub cpu_us_per_op: f64,
     /// From then until no flush or compaction was left to do, seconds.
     pub settle_seconds: f64,
+    /// Records a second including that: what a load costs in the end, however much a system puts off.
+    pub settled_ops_per_s: f64,
     /// Processor time a record including that, microseconds.
     pub settled_cpu_us_per_op: f64,
 }
@@ -185,6 +187,7 @@ impl Report {
                 "ops_per_s": load.ops_per_s,
                 "cpu_us_per_op": load.cpu_us_per_op,
                 "settle_seconds": load.settle_seconds,
+                "settled_ops_per_s": load.settled_ops_per_s,
                 "settled_cpu_us_per_op": load.settled_cpu_us_per_op,
             })),
             "time_series": series,

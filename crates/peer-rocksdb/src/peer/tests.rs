@@ -17,6 +17,8 @@ fn settings(dir: &std::path::Path) -> Settings {
         table_bytes: 256 << 10,
         level1_bytes: 512 << 10,
         level_ratio: 4.0,
+        level0_delay_stop: [8, 12],
+        debt_delay_stop_bytes: Some([1 << 20, 2 << 20]),
         background_jobs: 2,
         has_statistics: true,
     }

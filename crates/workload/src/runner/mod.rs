@@ -143,6 +143,7 @@ fn load(bench: &Bench<'_>, progress: &mut dyn Progress) -> Result<(LoadFigures, 
         ops_per_s: figures.ops_per_s,
         cpu_us_per_op: figures.cpu_us_per_op,
         settle_seconds: settled.seconds(),
+        settled_ops_per_s: bench.options.records as f64 / (loaded.seconds() + settled.seconds()).max(1e-9),
         settled_cpu_us_per_op: figures.cpu_us_per_op + settle_cpu * 1e6 / bench.options.records as f64,
     };
     Ok((load, loaded))
