@@ -13,7 +13,7 @@ use kelvin_base::{Error, Result, Tier};
 use parking_lot::MutexGuard;
 
 use crate::db::engine::Engine;
-use crate::memory::MemoryPart;
+use crate::memory::{KNOWN_BYTES, MemoryPart};
 use crate::memtable::MemTable;
 use crate::space::{Space, on_disk_bytes};
 use crate::version::{Edit, TableFile, Version, VersionSet};
@@ -124,6 +124,9 @@ impl Engine {
             view.memtables().map(|mem| mem.memory_bytes()).sum::<u64>()
         };
         self.files.memory.set(MemoryPart::Memtables, keyspaces.iter().map(memtables).sum());
+        let tables = |one: &Arc<KeyspaceState>| one.peek().version.tables().count() as u64;
+        let tables: u64 = keyspaces.iter().map(tables).sum();
+        self.files.memory.set(MemoryPart::Tables, tables * KNOWN_BYTES);
         self.files.share_memory();
     }
 

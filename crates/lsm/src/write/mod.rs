@@ -119,6 +119,16 @@ impl Engine {
         Ok((first, next - 1, targets))
     }
 
+    /// The keyspace whose memtable is the largest, if those that take writes fill half the write buffers' budget together:
+    /// many keyspaces share the memory that one has.
+    fn largest_of_too_much(&self) -> Option<u32> {
+        let keyspaces = self.keyspaces.load();
+        let sizes = || keyspaces.iter().map(|one| (one.peek().mem.memory_bytes(), one.id));
+        let all: u64 = sizes().map(|(bytes, _)| bytes).sum();
+        let most = (self.config.memtable_budget_bytes / 2).max(self.config.memtable_bytes);
+        if all < most { None } else { sizes().max().map(|(_, id)| id) }
+    }
+
     /// The memtable of every keyspace the group writes, each with room: full ones are sealed.
     fn make_room(&self, log: &mut log::Log, group: &[Arc<Pending>]) -> Result<Targets> {
         let mut ids: SmallVec<[u32; 2]> = SmallVec::new();
@@ -138,6 +148,9 @@ impl Engine {
             {
                 full.push(id);
             }
+        }
+        if full.is_empty() {
+            full.extend(self.largest_of_too_much());
         }
         if log.is_spoilt() {
             self.start_anew(log)?;

@@ -141,7 +141,7 @@ impl Engine {
             Debt {
                 reason: Reason::Memtables,
                 // In tenths, so that the last memtable before the stop costs a little and not half the way.
-                amount: sealed as u64 * 10,
+                amount: (sealed as u64 * 10).max(self.sealed_together()),
                 slow_at: (config.memtables_max.saturating_sub(2) as u64 * 10).saturating_sub(2),
                 stop_at: config.memtables_max.saturating_sub(1).max(1) as u64 * 10,
             },
@@ -160,6 +160,22 @@ impl Engine {
         ];
         debts.extend(self.space_debt());
         self.pressure.store(pressure(&debts));
+    }
+
+    /// What the sealed memtables of several keyspaces, which share the write buffers' budget, come to, in tenths of those
+    /// that one keyspace may have. Half of the budget is the open ones' then.
+    fn sealed_together(&self) -> u64 {
+        let keyspaces = self.keyspaces.load();
+        if keyspaces.iter().count() < 2 {
+            return 0;
+        }
+        let sealed_bytes: u64 = keyspaces
+            .iter()
+            .map(|one| one.peek().imms.iter().map(|imm| imm.memory_bytes()).sum::<u64>())
+            .sum();
+        let open = (self.config.memtables_max.saturating_sub(1) - self.config.memtables_max / 2) as u64 * 10;
+        let sealed = sealed_bytes.saturating_mul(10) / self.config.memtable_bytes.max(1);
+        if sealed == 0 { 0 } else { sealed.saturating_add(open) }
     }
 
     /// What the fast tier must have free for the writes let in so far to reach a table: the tables of the sealed

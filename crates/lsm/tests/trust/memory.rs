@@ -71,6 +71,28 @@ fn the_parts_stay_under_the_limit_together_while_far_more_is_written_and_read() 
 }
 
 #[test]
+fn many_keyspaces_share_the_memory_of_one_for_what_they_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path());
+    let budget = options.derive().unwrap().memtable_budget_bytes;
+    let db = Db::open(options).unwrap();
+    let keyspaces: Vec<_> = (0..20).map(|number| db.keyspace(&format!("space{number}")).unwrap()).collect();
+    let held = || db.stats().memory.iter().find(|(name, _)| *name == "memtables").unwrap().1;
+    let mut highest = 0;
+    for number in 0..RECORDS / 2 {
+        keyspaces[usize::try_from(number % 20).unwrap()].put(&key(number), &value(number)).unwrap();
+        highest = highest.max(if number % 50 == 0 { held() } else { 0 });
+    }
+    // The write that fills a memtable is let in whole.
+    assert!(highest <= budget + (8 << 10) && highest >= budget / 3, "{highest} of {budget}");
+    for number in 0..RECORDS / 2 {
+        let keyspace = &keyspaces[usize::try_from(number % 20).unwrap()];
+        assert_eq!(keyspace.get(&key(number)).unwrap().unwrap(), value(number));
+    }
+    db.close().unwrap();
+}
+
+#[test]
 fn tables_that_do_not_fit_into_memory_together_are_opened_again_when_they_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = options(dir.path()).memory(1 << 20);
