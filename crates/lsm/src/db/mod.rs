@@ -1,6 +1,8 @@
 //! The store: open, keyspaces, snapshots, and what users call. The work is done elsewhere: `write`, `read`,
 //! `flush`, `compaction`, `install`, `recovery`, `checkpoint`.
 
+#[cfg(test)]
+mod copies_tests;
 pub mod engine;
 pub mod iterate;
 mod keyspace;
