@@ -1,10 +1,11 @@
 //! Derives every figure from the settings. Pure; the settings were checked before.
 //!
 //! The sizes follow from two figures, the fast capacity and the memory limit, so that a store of 1 MiB and one of
-//! 1 TiB have the same shape: about 64 write buffers and 128 tables in the fast tier, an eighth of it at most kept
+//! 1 TiB have the same shape: about 64 write buffers and 64 tables in the fast tier, an eighth of it at most kept
 //! for work in flight. DESIGN section 8. Tests: `tests.rs` beside.
 
 use super::{Config, Options, Profile};
+use crate::compaction::pick::OVERLAP_TABLES_FAST_MAX;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -12,7 +13,7 @@ const MIB: u64 = 1 << 20;
 /// Fast capacity over memtable size, so that level 0 at its trigger and level 1 take a sixteenth each.
 const MEMTABLES_IN_FAST: u64 = 64;
 /// Fast capacity over table size (DESIGN section 8 asks for at least some 50).
-const TABLES_IN_FAST: u64 = 128;
+const TABLES_IN_FAST: u64 = 64;
 /// Fast capacity over manifest size.
 const MANIFESTS_IN_FAST: u64 = 128;
 /// What a process with a store has resident before it holds any data: 6 MiB of code, and the stacks of 20 threads, their
@@ -87,7 +88,8 @@ fn table_bytes(options: &Options, memtable_bytes: u64, choice: &mut Choice) -> u
     choice.of("table_bytes", options.advanced.table_bytes, derived)
 }
 
-/// A compaction of one table meets about `level_ratio` tables below and writes them anew before it frees any.
+/// A compaction of one table meets about `level_ratio` tables below and writes them anew before it frees any. On the
+/// fast tier tables are cut so that they meet fewer, [`OVERLAP_TABLES_FAST_MAX`] and one at each end.
 fn compaction_bytes(options: &Options, table_bytes: u64) -> u64 {
     table_bytes.saturating_mul(u64::from(options.advanced.level_ratio) + 2)
 }
@@ -168,7 +170,8 @@ pub(super) fn derive(options: &Options) -> Config {
     let wal = memtables.budget_bytes.saturating_add(memtables.bytes);
     let wal_bytes_max = choice.of("wal_bytes_max", advanced.wal_bytes_max, wal);
     let compaction = compaction_bytes(options, table_bytes);
-    let fast_reserve = compaction.saturating_add(memtables.bytes.saturating_mul(2));
+    let fast_compaction = table_bytes.saturating_mul(OVERLAP_TABLES_FAST_MAX + 3).min(compaction);
+    let fast_reserve = fast_compaction.saturating_add(memtables.bytes.saturating_mul(2));
     // The old manifest lives until the new one is durable.
     let beside_levels = fast_reserve.saturating_add(wal_bytes_max).saturating_add(2 * manifest_bytes_max);
     let level0_compact_at = choice.of("level0_compact_at", advanced.level0_compact_at, compact_at);

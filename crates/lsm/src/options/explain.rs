@@ -130,7 +130,7 @@ impl Config {
 
     fn explain_tables(&self, rows: &mut Rows<'_>) {
         let why = if self.capacity(Tier::Fast).is_some() {
-            "1/128 of fast_capacity, so that it holds some 100 tables; four memtables at most, 16 KiB to 64 MiB"
+            "1/64 of fast_capacity, so that it holds some 50 tables; four memtables at most, 16 KiB to 64 MiB"
         } else {
             "four memtables, 2 MiB to 64 MiB"
         };

@@ -44,7 +44,7 @@ fn every_size_of_store_gets_a_sound_shape_without_help() {
 fn the_standard_small_benchmark_keeps_three_quarters_of_the_fast_tier_for_data() {
     let config = tiered(100 * MIB).derive().unwrap();
     assert_eq!(config.memtable_bytes, 100 * MIB / 64);
-    assert_eq!(config.table_bytes, 100 * MIB / 128);
+    assert_eq!(config.table_bytes, 100 * MIB / 64);
     assert!(config.fast_levels_bytes.unwrap() > 75 * MIB);
 }
 

@@ -202,6 +202,7 @@ fn a_small_file_is_bounded_and_replaced_whole() {
 #[test]
 fn a_relative_directory_is_put_before_a_name_once() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    storage.create_dir_all(Path::new(".")).unwrap();
     let tier = TierHandle::new(Tier::Slow, "some/where", storage, Arc::new(ManualClock::new(0)));
     tier.create_dir_all().unwrap();
     tier.replace_small("a", b"abc").unwrap();

@@ -125,13 +125,15 @@ impl Case {
 
     fn compact(&self, words: &str) -> String {
         let word = |name: &str| words.split(' ').find_map(|word| word.strip_prefix(name));
+        let target_bytes = word("target=").map_or(1 << 20, |bytes| bytes.parse().unwrap());
         let plan = Plan {
             keyspace: 0,
             reason: Reason::Size,
             inputs: self.inputs.clone(),
             output_level: 5,
             output_tier: if word("slow").is_some() { Tier::Slow } else { Tier::Fast },
-            target_file_bytes: word("target=").map_or(1 << 20, |bytes| bytes.parse().unwrap()),
+            target_file_bytes: target_bytes,
+            overlap_bytes_max: 10 * target_bytes,
             bottommost: word("bottom").is_some(),
             trivial_move: false,
             grandparents: self.grandparents.clone(),

@@ -214,6 +214,7 @@ pub fn flush<S: InternalIterator>(
         tier: Tier::Fast,
         options: ctx.options,
         target_bytes: u64::MAX,
+        overlap_bytes_max: u64::MAX,
         grandparents: &[],
         tombstones: &kept,
         lower: None,

@@ -18,9 +18,6 @@ use super::{JobContext, JobTable, Made, NewTable, Outputs};
 use crate::memory::{MemoryBudget, MemoryCharge, MemoryPart};
 use crate::version::TableFile;
 
-/// An output may overlap so many times its target size in grandparents: it bounds what moving it on will cost.
-const GRANDPARENT_RATIO_MAX: u64 = 10;
-
 /// What a part's tables depend on.
 #[derive(Debug)]
 pub struct Shape<'a> {
@@ -30,6 +27,8 @@ pub struct Shape<'a> {
     pub options: TableOptions,
     /// Their size, bytes.
     pub target_bytes: u64,
+    /// Bytes of `grandparents` that a table should not pass.
+    pub overlap_bytes_max: u64,
     /// The tables below the output, in key order.
     pub grandparents: &'a [Arc<TableFile>],
     /// The range tombstones to keep.
@@ -109,7 +108,7 @@ impl<'a> OutputWriter<'a> {
         }
         let Some(open) = &self.open else { return false };
         open.writer.estimated_size_bytes() >= self.shape.target_bytes
-            || self.overlapped_bytes > GRANDPARENT_RATIO_MAX.saturating_mul(self.shape.target_bytes)
+            || self.overlapped_bytes > self.shape.overlap_bytes_max
     }
 
     fn create(&self) -> Result<Open> {

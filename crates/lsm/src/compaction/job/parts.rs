@@ -162,6 +162,7 @@ impl Work {
             tier: self.plan.output_tier,
             options: self.ctx.options,
             target_bytes: self.plan.target_file_bytes,
+            overlap_bytes_max: self.plan.overlap_bytes_max,
             grandparents: &self.plan.grandparents,
             tombstones: &self.kept,
             lower: lower.cloned(),

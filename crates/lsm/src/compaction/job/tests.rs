@@ -32,6 +32,7 @@ fn plan(inputs: Vec<(usize, Vec<Arc<TableFile>>)>, output_level: usize) -> Plan 
         output_level,
         output_tier: Tier::Fast,
         target_file_bytes: 1 << 20,
+        overlap_bytes_max: 10 << 20,
         bottommost: false,
         trivial_move: false,
         grandparents: Vec::new(),
@@ -157,6 +158,7 @@ fn compacted(
     let mut plan = plan(inputs, level + 1);
     plan.bottommost = ctx.deeper.iter().all(Vec::is_empty) && dice.one_in(2);
     plan.target_file_bytes = [1, 150, 1 << 20][dice.index(3)];
+    plan.overlap_bytes_max = 10 * plan.target_file_bytes;
     plan.boundaries = (0..dice.below(4)).map(|_| History::key(dice.below(KEYS)).into()).collect();
     plan.grandparents = tree.levels.get(level + 2).cloned().unwrap_or_default();
     if dice.one_in(3) {
@@ -312,6 +314,7 @@ fn whichever_operation_fails_the_job_fails_and_leaves_no_file() {
         let mut plan = plan(inputs, 1);
         plan.output_tier = Tier::Slow;
         plan.target_file_bytes = 500;
+        plan.overlap_bytes_max = 10 * plan.target_file_bytes;
         plan.boundaries = vec!["k00020".into(), "k00070".into()];
         storage.fail_nth(nth, 5);
         let outcome = run(&plan, &files.context(Vec::new()));
@@ -404,6 +407,7 @@ fn outputs_are_cut_where_they_would_overlap_too_much_below() {
     plan.grandparents = below.collect();
     let one = plan.grandparents[0].meta.size_bytes;
     plan.target_file_bytes = 2 * one;
+    plan.overlap_bytes_max = 10 * plan.target_file_bytes;
     let sizes = run(&plan, &files.context(vec![9])).unwrap().tables;
     let overlaps: Vec<u64> = sizes.iter().map(|table| table.properties.entries).collect();
     assert!(overlaps.iter().all(|&entries| entries <= 22), "{overlaps:?}");

@@ -8,8 +8,12 @@ use kelvin_base::Tier;
 use super::{PickInput, Plan, Reason};
 use crate::version::{LEVELS, LEVELS_FAST, TableFile, TableMeta, Version};
 
-/// A moved table may overlap this many target tables of the level after; else it is better split now.
-const GRANDPARENT_TABLES_MAX: u64 = 10;
+/// A table may overlap this many target tables of the level after; else it is better cut before.
+const OVERLAP_TABLES_MAX: u64 = 10;
+
+/// The same where that level lies on a fast tier with a slow one behind it: the compaction that moves the table on will
+/// need that much room beside its inputs, and the fast tier's room is what is short.
+pub const OVERLAP_TABLES_FAST_MAX: u64 = 4;
 
 /// What a table takes beyond its share of the entries: tail, index and filter of its own, the disk block it ends in.
 const TABLE_FRAMING_BYTES: u64 = 8 << 10;
@@ -92,6 +96,7 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         output_tier,
         // L0 tables are ordered by age: a merge of some must give one.
         target_file_bytes: if choice.output_level == 0 { u64::MAX } else { table_bytes },
+        overlap_bytes_max: table_bytes.saturating_mul(overlap_tables_max(input, &grandparents)),
         bottommost,
         trivial_move: false,
         grandparents,
@@ -102,7 +107,7 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         largest,
         inputs,
     };
-    plan.trivial_move = is_trivial(input, &plan, &all, choice.level, table_bytes);
+    plan.trivial_move = is_trivial(input, &plan, &all, choice.level);
     if !plan.trivial_move {
         plan.boundaries = boundaries(&plan, input.config.parts_max, table_bytes);
         // Merging adds at most the framing of tables cut anew, each of which ends in a block of the disk begun.
@@ -113,19 +118,18 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     Some(plan)
 }
 
-fn is_trivial(
-    input: &PickInput<'_>,
-    plan: &Plan,
-    all: &[Arc<TableFile>],
-    level: usize,
-    table_bytes: u64,
-) -> bool {
+fn overlap_tables_max(input: &PickInput<'_>, grandparents: &[Arc<TableFile>]) -> u64 {
+    let on_fast = grandparents.first().is_some_and(|file| file.meta.tier == Tier::Fast);
+    if input.config.two_tiers && on_fast { OVERLAP_TABLES_FAST_MAX } else { OVERLAP_TABLES_MAX }
+}
+
+fn is_trivial(input: &PickInput<'_>, plan: &Plan, all: &[Arc<TableFile>], level: usize) -> bool {
     let [only] = all else { return false };
     let grandparent_bytes: u64 = plan.grandparents.iter().map(|file| file.meta.size_bytes).sum();
     let worth_rewriting = plan.bottommost && (only.meta.has_deletions() || mostly_expired(&only.meta, input));
     plan.output_level > level
         && only.meta.tier == plan.output_tier
-        && grandparent_bytes <= table_bytes.saturating_mul(GRANDPARENT_TABLES_MAX)
+        && grandparent_bytes <= plan.overlap_bytes_max
         && !worth_rewriting
 }
 

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kelvin_base::{Sequence, Tier};
 
+pub use build::OVERLAP_TABLES_FAST_MAX;
 pub use layout::{Targets, shares, targets};
 pub use manual::{RangePick, pick_range};
 pub use running::Running;
@@ -136,6 +137,8 @@ pub struct Plan {
     pub output_tier: Tier,
     /// Size of an output table, bytes.
     pub target_file_bytes: u64,
+    /// Bytes of grandparents that an output should not pass: what moving it on will cost.
+    pub overlap_bytes_max: u64,
     /// Nothing older lies below: deletions that no snapshot needs can go for good.
     pub bottommost: bool,
     /// The input's only table moves as it is: an edit suffices.
