@@ -13,6 +13,7 @@ mod full_manifest;
 mod full_slow;
 mod memory;
 mod newer;
+mod power;
 mod recovery;
 mod rig;
 mod slow_away;

@@ -1,0 +1,93 @@
+//! Power losses at the moments where the crash test once found something missing: each defect by its own name.
+
+use std::sync::Arc;
+
+use kelvin_base::{ManualClock, ManualExecutor};
+use kelvin_lsm::db::{Db, WriteOptions};
+use kelvin_lsm::options::{CompressionChoice, Durability, Env, Options};
+use kelvin_storage::Storage;
+use kelvin_storage::crash::{CrashModel, CrashStorage};
+
+fn options(disk: &CrashStorage) -> Options {
+    let env = Env {
+        fast: Arc::new(disk.clone()),
+        slow: Arc::new(disk.clone()),
+        clock: Arc::new(ManualClock::new(1_000_000)),
+        executor: Arc::new(ManualExecutor::new()),
+        seed: 7,
+    };
+    Options::new("/fast").memory(1 << 20).compression(CompressionChoice::None).env(env)
+}
+
+fn sync() -> WriteOptions {
+    WriteOptions { durability: Some(Durability::Sync), ttl: None }
+}
+
+fn has(db: &Db, keyspace: &str, key: &[u8]) -> bool {
+    db.keyspaces().contains(&keyspace.to_string())
+        && db.keyspace(keyspace).unwrap().get(key).unwrap().is_some()
+}
+
+#[test]
+fn what_a_recovery_found_unsynced_survives_with_the_next_sync() {
+    let disk = CrashStorage::new();
+    let db = Db::open(options(&disk)).unwrap();
+    db.put(b"found", b"v").unwrap();
+    // The process dies; what it wrote is in the system's memory.
+    let running = disk.crash_image(1, CrashModel::KEPT);
+    let db_after = Db::open(options(&running)).unwrap();
+    assert!(has(&db_after, "default", b"found"));
+    db_after.put_with(b"built on it", b"v", &sync()).unwrap();
+    let after = Db::open(options(&running.crash_image(1, CrashModel::LOST))).unwrap();
+    assert!(has(&after, "default", b"built on it") && has(&after, "default", b"found"));
+    drop(db);
+}
+
+#[test]
+fn a_flushed_keyspace_does_not_survive_without_earlier_writes_of_another() {
+    let disk = CrashStorage::new();
+    let db = Db::open(options(&disk)).unwrap();
+    let two = db.keyspace("two").unwrap();
+    db.put(b"earlier", b"v").unwrap();
+    two.put(b"later", b"v").unwrap();
+    two.flush().unwrap();
+    let after = Db::open(options(&disk.crash_image(1, CrashModel::LOST))).unwrap();
+    assert!(has(&after, "two", b"later"), "a table is synced before its edit");
+    assert!(has(&after, "default", b"earlier"), "and so are the logs of what came before");
+}
+
+#[test]
+fn an_idle_keyspace_holds_no_log_back_and_keeps_its_records() {
+    let disk = CrashStorage::new();
+    let db = Db::open(options(&disk)).unwrap();
+    let idle = db.keyspace("idle").unwrap();
+    idle.put(b"once", b"v").unwrap();
+    idle.flush().unwrap();
+    let mut most = 0;
+    for round in 0..20u32 {
+        for number in 0..50u32 {
+            db.put(format!("{round}-{number}").as_bytes(), &[b'v'; 400]).unwrap();
+        }
+        db.flush().unwrap();
+        let names = disk.list("/fast".as_ref()).unwrap();
+        most = most.max(names.iter().filter(|name| name.to_string_lossy().ends_with(".wal")).count());
+    }
+    assert!(most <= 5, "{most} logs");
+    db.sync().unwrap();
+    for model in [CrashModel::LOST, CrashModel::KEPT] {
+        let after = Db::open(options(&disk.crash_image(1, model))).unwrap();
+        assert!(has(&after, "idle", b"once") && has(&after, "default", b"19-49"));
+    }
+}
+
+#[test]
+fn a_close_makes_everything_durable_whatever_its_level() {
+    let disk = CrashStorage::new();
+    let db = Db::open(options(&disk)).unwrap();
+    let memory = WriteOptions { durability: Some(Durability::Memory), ttl: None };
+    db.put_with(b"memory", b"v", &memory).unwrap();
+    db.put(b"os", b"v").unwrap();
+    db.close().unwrap();
+    let after = Db::open(options(&disk.crash_image(1, CrashModel::LOST))).unwrap();
+    assert!(has(&after, "default", b"memory") && has(&after, "default", b"os"));
+}
