@@ -12,7 +12,7 @@
 //! - At most [`Deadline::workers_max`] threads, hung ones included; with none to spare a call fails at once.
 //!
 //! Time is the injected clock's, except where the file itself bounds a read. Tests: below and `tests/conformance.rs`.
-//! Why 10 seconds and what an operation costs: docs/decisions/0003-slow-tier-deadline.md.
+//! Why 10 seconds and what an operation costs: docs/decisions/0004-slow-tier-deadline.md.
 
 use std::collections::VecDeque;
 use std::io;

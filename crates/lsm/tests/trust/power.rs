@@ -5,13 +5,18 @@ use std::sync::Arc;
 use kelvin_base::{ManualClock, ManualExecutor};
 use kelvin_lsm::db::{Db, WriteOptions};
 use kelvin_lsm::options::{CompressionChoice, Durability, Env, Options};
-use kelvin_storage::Storage;
 use kelvin_storage::crash::{CrashModel, CrashStorage};
+use kelvin_storage::fault::EIO;
+use kelvin_storage::{FaultStorage, Storage};
 
 fn options(disk: &CrashStorage) -> Options {
+    options_on(Arc::new(disk.clone()))
+}
+
+fn options_on(disk: Arc<dyn Storage>) -> Options {
     let env = Env {
-        fast: Arc::new(disk.clone()),
-        slow: Arc::new(disk.clone()),
+        fast: Arc::clone(&disk),
+        slow: disk,
         clock: Arc::new(ManualClock::new(1_000_000)),
         executor: Arc::new(ManualExecutor::new()),
         seed: 7,
@@ -31,16 +36,17 @@ fn has(db: &Db, keyspace: &str, key: &[u8]) -> bool {
 #[test]
 fn what_a_recovery_found_unsynced_survives_with_the_next_sync() {
     let disk = CrashStorage::new();
-    let db = Db::open(options(&disk)).unwrap();
+    let process = Arc::new(FaultStorage::new(Arc::new(disk.clone()), 1));
+    let db = Db::open(options_on(process.clone())).unwrap();
     db.put(b"found", b"v").unwrap();
-    // The process dies; what it wrote is in the system's memory.
-    let running = disk.crash_image(1, CrashModel::KEPT);
-    let db_after = Db::open(options(&running)).unwrap();
-    assert!(has(&db_after, "default", b"found"));
-    db_after.put_with(b"built on it", b"v", &sync()).unwrap();
-    let after = Db::open(options(&running.crash_image(1, CrashModel::LOST))).unwrap();
-    assert!(has(&after, "default", b"built on it") && has(&after, "default", b"found"));
+    // The process dies; what it wrote is in the system's memory only.
+    process.away(EIO);
     drop(db);
+    let db = Db::open(options(&disk)).unwrap();
+    assert!(has(&db, "default", b"found"));
+    db.put_with(b"built on it", b"v", &sync()).unwrap();
+    let after = Db::open(options(&disk.crash_image(1, CrashModel::LOST))).unwrap();
+    assert!(has(&after, "default", b"built on it") && has(&after, "default", b"found"));
 }
 
 #[test]
