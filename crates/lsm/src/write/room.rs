@@ -120,7 +120,7 @@ impl Engine {
                     format!("room for {} of writes, their log and their table", human_bytes(wanted)),
                     human_bytes(free),
                 )
-                .advice("raise fast_capacity, give a slow tier, or delete records; writing resumes by itself")
+                .advice("raise fast_capacity or slow_capacity, give a slow tier, or drop a keyspace; writing resumes by itself")
         })
     }
 
