@@ -4,12 +4,13 @@
 //! program's allocator: an allocator keeps what was freed for later, rounds sizes up, and holds each thread's share
 //! apart, so that a bound on the bytes asked for would be none on the memory that stays resident.
 //!
-//! - [`map`] and [`unmap`]: one piece, for large ones.
+//! - [`map`] and [`unmap`]: one piece, for large ones; [`lend`] and [`take_back`]: one that is used for a moment.
 //! - [`PageBytes`]: bytes of any length, cut from regions of [`REGION_BYTES`] in units of [`UNIT_BYTES`].
 //!
 //! Invariants
 //! - P1 A unit belongs to at most one [`PageBytes`]; a region is unmapped only when none of its units is in use.
-//! - P2 Pages that are free but still resident are at most [`IDLE_BYTES`] and a 64th of what is in use.
+//! - P2 Pages that are free but still resident are at most [`IDLE_BYTES`] and a 64th of what is in use, and
+//!   [`LENT_IDLE_BYTES`] of lent pieces.
 //! - P3 All memory is initialised: the system gives zeros, and only bytes are ever written.
 //!
 //! Like the allocator it stands beside, it is one for the process. Tests below run under Miri, which gets its memory
@@ -27,6 +28,8 @@ pub const REGION_BYTES: usize = 1 << 20;
 pub const UNIT_BYTES: usize = 1 << 10;
 /// Free memory kept for the next who asks, bytes.
 pub const IDLE_BYTES: usize = 1 << 20;
+/// Most bytes of buffers kept for the next who asks.
+pub const LENT_IDLE_BYTES: usize = 2 << 20;
 /// What is longer gets a piece of its own.
 const SHARED_BYTES_MAX: usize = REGION_BYTES / 4;
 /// What the system gives and takes back, bytes. Where its pages are larger, it takes back whole regions only.
@@ -52,6 +55,48 @@ pub fn map(len: usize) -> NonNull<u8> {
 pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { system::unmap(start, len) };
+}
+
+/// Pieces of [`lend`] that nobody uses, the one given back last at the end, and their bytes together.
+struct Idle {
+    pieces: Vec<(NonNull<u8>, usize)>,
+    bytes: usize,
+}
+
+// SAFETY: idle pieces belong to this list alone.
+unsafe impl Send for Idle {}
+
+static IDLE: Mutex<Idle> = Mutex::new(Idle { pieces: Vec::new(), bytes: 0 });
+
+/// Memory of `len` bytes (at least 1) of any value, at a page's start: what was given back last, if that was as long, so
+/// that a buffer made anew for each file costs no pages. It is [`take_back`]'s to give back.
+#[must_use]
+pub fn lend(len: usize) -> NonNull<u8> {
+    let found = {
+        let mut idle = IDLE.lock();
+        let at = idle.pieces.iter().rposition(|&(_, bytes)| bytes == len);
+        at.map(|at| {
+            idle.bytes -= len;
+            idle.pieces.remove(at).0
+        })
+    };
+    found.unwrap_or_else(|| map(len))
+}
+
+/// Gives memory back, or keeps it for the next [`lend`].
+///
+/// # Safety
+/// `start` is from [`lend`] with the same `len`, and nobody uses the memory any more.
+pub unsafe fn take_back(start: NonNull<u8>, len: usize) {
+    let mut idle = IDLE.lock();
+    idle.pieces.push((start, len));
+    idle.bytes += len;
+    while idle.bytes > LENT_IDLE_BYTES {
+        let (oldest, bytes) = idle.pieces.remove(0);
+        idle.bytes -= bytes;
+        // SAFETY: it was taken out of the list, and the caller who gave it back let go of it.
+        unsafe { unmap(oldest, bytes) };
+    }
 }
 
 #[cfg(not(miri))]
@@ -408,6 +453,32 @@ impl Drop for PageBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_lent_comes_back_to_the_next_who_wants_as_much_and_what_is_kept_is_bounded() {
+        // A length that no other test lends.
+        const LEN: usize = 5 * PAGE_BYTES;
+        let first = lend(LEN);
+        // SAFETY: `LEN` bytes that are this test's, given back once.
+        unsafe {
+            first.as_ptr().write_bytes(7, LEN);
+            take_back(first, LEN);
+        }
+        let again = lend(LEN);
+        assert_eq!(again, first);
+        let other = lend(LEN);
+        assert_ne!(other, again);
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!((again.read(), other.read()), (7, 0));
+            take_back(again, LEN);
+            take_back(other, LEN);
+        }
+        let large = lend(LENT_IDLE_BYTES + PAGE_BYTES);
+        // SAFETY: as above.
+        unsafe { take_back(large, LENT_IDLE_BYTES + PAGE_BYTES) };
+        assert!(IDLE.lock().bytes <= LENT_IDLE_BYTES);
+    }
 
     /// Bytes that tell whose they are.
     fn filled(number: usize, len: usize) -> PageBytes {

@@ -1,7 +1,7 @@
 //! Memory aligned for direct I/O.
 //!
 //! Invariant: `ptr` is either dangling with `capacity == 0` or an allocation of `capacity` bytes at
-//! [`ALIGNMENT`], all of them initialised (zeroed at allocation, copied on growth). `capacity` is a multiple of
+//! [`ALIGNMENT`], all of them initialised (zeroed, or used by an earlier buffer; copied on growth). `capacity` is a multiple of
 //! [`ALIGNMENT`] and at most [`CAPACITY_MAX`]. Tests below run under Miri.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -14,7 +14,7 @@ use crate::ALIGNMENT;
 /// The most bytes a buffer can hold: what a Rust allocation may span, in whole units of [`ALIGNMENT`].
 pub const CAPACITY_MAX: usize = isize::MAX.unsigned_abs() / ALIGNMENT * ALIGNMENT;
 
-/// From this size on memory comes from the system by the page: zeroed for nothing, and no longer resident once freed.
+/// From this size on memory comes from the system by the page, and all but a little of it is no longer resident once freed.
 const MAPPED_BYTES_MIN: usize = 64 << 10;
 
 /// A buffer whose memory starts at a multiple of [`ALIGNMENT`] and grows by multiples of it.
@@ -36,7 +36,7 @@ impl AlignedBuf {
         Self { ptr: NonNull::dangling(), capacity: 0 }
     }
 
-    /// A zeroed buffer of at least `capacity` bytes.
+    /// A buffer of at least `capacity` bytes of any value.
     ///
     /// # Panics
     /// As [`AlignedBuf::grow`].
@@ -85,10 +85,10 @@ impl AlignedBuf {
         }
     }
 
-    /// Zeroed memory of `capacity` bytes, a multiple of [`ALIGNMENT`] that is not 0.
+    /// Initialised memory of `capacity` bytes, a multiple of [`ALIGNMENT`] that is not 0.
     fn allocate(capacity: usize) -> NonNull<u8> {
         if capacity >= MAPPED_BYTES_MIN {
-            return pages::map(capacity);
+            return pages::lend(capacity);
         }
         let layout = Self::layout(capacity);
         // SAFETY: the layout's size is not zero.
@@ -117,8 +117,8 @@ impl AlignedBuf {
 
     fn free(&mut self) {
         if self.capacity >= MAPPED_BYTES_MIN {
-            // SAFETY: `ptr` was mapped with this length, and the caller lets go of it.
-            unsafe { pages::unmap(self.ptr, self.capacity) };
+            // SAFETY: `ptr` was lent with this length, and the caller lets go of it.
+            unsafe { pages::take_back(self.ptr, self.capacity) };
         } else if self.capacity > 0 {
             // SAFETY: `ptr` was allocated with this layout.
             unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.capacity)) };
