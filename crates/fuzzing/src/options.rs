@@ -74,7 +74,7 @@ fn choose(u: &mut Unstructured<'_>) -> Result<Options> {
     advanced.level0_stop_at = maybe(u, count)?;
     advanced.debt_delay_bytes = maybe(u, size)?;
     advanced.debt_stop_bytes = maybe(u, size)?;
-    advanced.compactions_max = maybe(u, count)?.unwrap_or(advanced.compactions_max);
+    advanced.compactions_max = maybe(u, count)?;
     advanced.flushes_max = maybe(u, count)?.unwrap_or(advanced.flushes_max);
     advanced.read_threads = maybe(u, count)?.unwrap_or(advanced.read_threads);
     advanced.wal_bytes_max = maybe(u, size)?;

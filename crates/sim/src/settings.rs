@@ -88,7 +88,7 @@ pub const ALL: [Configuration; 14] = [
         change: |options| {
             small(options).advanced(|a| {
                 a.level_ratio = 4;
-                a.compactions_max = 4;
+                a.compactions_max = Some(4);
             })
         },
     },

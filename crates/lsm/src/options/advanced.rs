@@ -38,7 +38,7 @@ pub struct Advanced {
     /// Bytes awaiting compaction at which writes stop.
     pub debt_stop_bytes: Option<u64>,
     /// Compactions (and parts of one) running at once.
-    pub compactions_max: usize,
+    pub compactions_max: Option<usize>,
     /// Flushes running at once.
     pub flushes_max: usize,
     /// Threads that read for `multi_get`.
@@ -79,7 +79,7 @@ impl Default for Advanced {
             level0_stop_at: None,
             debt_delay_bytes: None,
             debt_stop_bytes: None,
-            compactions_max: 2,
+            compactions_max: None,
             flushes_max: 1,
             read_threads: 8,
             table_io: IoMode::Direct,

@@ -111,8 +111,15 @@ fn sectors(bytes: u64, least: usize, most: usize) -> usize {
     bytes / kelvin_storage::ALIGNMENT * kelvin_storage::ALIGNMENT
 }
 
+/// With a slow tier a compaction mostly waits for its disks; with one tier it keeps a core busy. Each takes memory.
+fn compactions_max(options: &Options) -> usize {
+    let is_worth_it = options.slow_dir.is_some() && options.memory >= 8 * MIB;
+    let derived = if is_worth_it { 4 } else { 2 };
+    options.advanced.compactions_max.unwrap_or(derived)
+}
+
 fn readahead_bytes(options: &Options, choice: &mut Choice) -> [usize; 2] {
-    let by_compaction = options.memory / (128 * options.advanced.compactions_max as u64);
+    let by_compaction = options.memory / (128 * compactions_max(options) as u64);
     let scan_most = if options.profile == Profile::Scans { 1 << 20 } else { 256 << 10 };
     let advanced = &options.advanced;
     [
@@ -136,7 +143,7 @@ fn write_buffer_bytes(options: &Options) -> usize {
 
 /// What the buffers of all background work take together, roughly: each job writes one table, and reads some eight.
 fn working_bytes(options: &Options, readahead_bytes: usize) -> u64 {
-    let jobs = (options.advanced.compactions_max + options.advanced.flushes_max) as u64;
+    let jobs = (compactions_max(options) + options.advanced.flushes_max) as u64;
     jobs.saturating_mul(2 * write_buffer_bytes(options) as u64 + 8 * readahead_bytes as u64)
 }
 
@@ -216,7 +223,7 @@ pub(super) fn derive(options: &Options) -> Config {
         level0_stop_at,
         debt_delay_bytes,
         debt_stop_bytes: choice.of("debt_stop_bytes", advanced.debt_stop_bytes, debt_stop),
-        compactions_max: advanced.compactions_max,
+        compactions_max: choice.of("compactions_max", advanced.compactions_max, compactions_max(options)),
         flushes_max: advanced.flushes_max,
         read_threads: advanced.read_threads,
         table_io: advanced.table_io,

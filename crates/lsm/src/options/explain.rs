@@ -170,7 +170,11 @@ impl Config {
             "256 memtables awaiting compaction delay writes",
         );
         rows.size("debt_stop_bytes", self.debt_stop_bytes, "four times debt_delay_bytes stop writes");
-        rows.add("compactions_max", self.compactions_max.to_string(), "compactions and parts of one at once");
+        rows.add(
+            "compactions_max",
+            self.compactions_max.to_string(),
+            "compactions and parts of one at once: 4 with a slow tier and 8 MiB of memory, else 2",
+        );
         rows.add("flushes_max", self.flushes_max.to_string(), "flushes at once");
         rows.add("read_threads", self.read_threads.to_string(), "reads of one multi_get at once");
         if self.is_tiered() {

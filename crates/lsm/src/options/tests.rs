@@ -96,7 +96,7 @@ fn absurd_options_are_refused_by_name() {
         ("level0_delay_at", plain().advanced(|a| a.level0_delay_at = Some(1))),
         ("level0_stop_at", plain().advanced(|a| a.level0_stop_at = Some(5))),
         ("debt_stop_bytes", plain().advanced(|a| a.debt_stop_bytes = Some(MIB))),
-        ("compactions_max", plain().advanced(|a| a.compactions_max = 0)),
+        ("compactions_max", plain().advanced(|a| a.compactions_max = Some(0))),
         ("flushes_max", plain().advanced(|a| a.flushes_max = 0)),
         ("read_threads", plain().advanced(|a| a.read_threads = usize::MAX)),
         ("wal_bytes_max", plain().advanced(|a| a.wal_bytes_max = Some(8 << 10))),
@@ -152,8 +152,10 @@ fn young_levels_stay_plain_and_each_tier_gets_its_codec() {
 
 #[test]
 fn the_systems_world_has_as_many_threads_as_configured() {
-    let config =
-        Options::new("/fast").advanced(|a| (a.compactions_max, a.seed) = (3, Some(7))).derive().unwrap();
+    let config = Options::new("/fast")
+        .advanced(|a| (a.compactions_max, a.seed) = (Some(3), Some(7)))
+        .derive()
+        .unwrap();
     let env = Env::system(&config).unwrap();
     assert_eq!(env.executor.width(kelvin_base::Lane::Compaction), 3);
     assert_eq!(env.seed, 7);

@@ -140,7 +140,7 @@ fn counts(options: &Options) -> Result<()> {
     count("restart_interval", advanced.restart_interval, 1, 1024)?;
     count("filter_bits_per_key", advanced.filter_bits_per_key.unwrap_or(0) as usize, 0, 64)?;
     count("memtables_max", advanced.memtables_max.unwrap_or(2), 2, 64)?;
-    count("compactions_max", advanced.compactions_max, 1, 256)?;
+    count("compactions_max", advanced.compactions_max.unwrap_or(1), 1, 256)?;
     count("flushes_max", advanced.flushes_max, 1, 64)?;
     count("read_threads", advanced.read_threads, 1, 1024)?;
     count("level0_compact_at", advanced.level0_compact_at.unwrap_or(1), 1, 1000)?;

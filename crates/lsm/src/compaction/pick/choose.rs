@@ -76,7 +76,7 @@ fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
         let mut add = |score, what| all.push(Candidate { score, version, targets: targets.clone(), what });
         let trigger = input.config.l0_trigger_files.max(1) as u64;
         let waiting =
-            version.levels[0].tables.iter().filter(|file| !file.is_being_compacted()).count() as u64;
+            input.config.l0_runs(version.levels[0].tables.iter().filter(|file| !file.is_being_compacted()));
         if waiting >= trigger {
             add(DUE * waiting / trigger, What::LevelZero);
         }

@@ -181,6 +181,19 @@ pub struct Debt {
     pub fast_over_bytes: u64,
 }
 
+impl PickConfig {
+    /// What some tables of L0 count for: one each, and one as large as several pairs of memtables as several. What stops
+    /// writers and what makes a compaction due must be counted alike, or writers could wait for nothing.
+    fn l0_runs<'a>(&self, tables: impl IntoIterator<Item = &'a Arc<TableFile>>) -> u64 {
+        let (mut count, mut bytes) = (0, 0);
+        for file in tables {
+            count += 1;
+            bytes += file.meta.size_bytes;
+        }
+        count.max(bytes / self.memtable_bytes.saturating_mul(2).max(1))
+    }
+}
+
 /// What compactions owe over all keyspaces.
 #[must_use]
 pub fn debt(versions: &[Arc<Version>], config: &PickConfig) -> Debt {
@@ -190,8 +203,7 @@ pub fn debt(versions: &[Arc<Version>], config: &PickConfig) -> Debt {
     for (version, share_bytes) in versions.iter().zip(shares) {
         let targets = targets(version, share_bytes, config);
         let l0 = &version.levels[0];
-        let by_bytes = l0.size_bytes() / config.memtable_bytes.saturating_mul(2).max(1);
-        debt.l0_runs = debt.l0_runs.max(by_bytes).max(l0.tables.len() as u64);
+        debt.l0_runs = debt.l0_runs.max(config.l0_runs(&l0.tables));
         if l0.tables.len() > config.l0_trigger_files {
             debt.pending_bytes += l0.size_bytes();
         }
