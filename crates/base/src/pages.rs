@@ -160,7 +160,8 @@ mod system {
 struct Region {
     start: NonNull<u8>,
     used: [u64; UNITS / 64],
-    resident: [u64; PAGES / 64],
+    /// A bit for each page, at the page's first unit.
+    resident: [u64; UNITS / 64],
     used_units: usize,
     /// Units of the longest free run.
     longest: usize,
@@ -178,6 +179,14 @@ const fn bit(map: &[u64], at: usize) -> bool {
 fn set(map: &mut [u64], at: usize, yes: bool) {
     let mask = 1 << (at % 64);
     if yes { map[at / 64] |= mask } else { map[at / 64] &= !mask }
+}
+
+/// Of the pages of 64 units, how many are resident and have no unit in use.
+const fn idle_pages(used: u64, resident: u64) -> usize {
+    const { assert!(UNITS_IN_PAGE == 4) };
+    let used = used | used >> 1;
+    let used = used | used >> 2;
+    (resident & !used).count_ones() as usize
 }
 
 impl Region {
@@ -218,7 +227,8 @@ impl Region {
             false
         });
         self.longest = longest;
-        self.idle_pages = (0..PAGES).filter(|&page| bit(&self.resident, page) && self.is_free(page)).count();
+        self.idle_pages =
+            self.used.iter().zip(&self.resident).map(|(used, resident)| idle_pages(*used, *resident)).sum();
     }
 
     /// True if no unit of the page is in use.
@@ -243,7 +253,7 @@ impl Region {
             free >= count
         });
         for page in first / UNITS_IN_PAGE..(first + count).div_ceil(UNITS_IN_PAGE) {
-            set(&mut self.resident, page, true);
+            set(&mut self.resident, page * UNITS_IN_PAGE, true);
         }
         self.mark(first, count, true);
         first
@@ -254,8 +264,8 @@ impl Region {
         let mut page = 0;
         while page < PAGES {
             let begin = page;
-            while page < PAGES && self.is_free(page) && bit(&self.resident, page) {
-                set(&mut self.resident, page, false);
+            while page < PAGES && self.is_free(page) && bit(&self.resident, page * UNITS_IN_PAGE) {
+                set(&mut self.resident, page * UNITS_IN_PAGE, false);
                 page += 1;
             }
             if page > begin {

@@ -1,7 +1,7 @@
 //! Writes a table: entries in internal-key order, then filter, index, tombstones, properties and footer.
 //!
 //! Invariants: a key is refused if it does not sort behind the last; a filter hash is added once for each user key;
-//! blocks are cut at `block_size_bytes`. Tests: `tests/table/reader.rs`.
+//! blocks are cut before they pass `block_size_bytes`. Tests: `tests/table/reader.rs`.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::properties::Properties;
 /// How a table is made.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions {
-    /// Bytes of entries in a data block before it is cut.
+    /// Bytes of entries in a data block at most, unless one entry alone is larger.
     pub block_size_bytes: usize,
     /// Entries between restart points.
     pub restart_interval: usize,
@@ -42,6 +42,9 @@ impl Default for TableOptions {
         }
     }
 }
+
+/// What an entry takes beside its key and its value: three lengths and, at times, a restart point.
+const ENTRY_FRAMING_BYTES: usize = 8;
 
 /// A table being written.
 #[derive(Debug)]
@@ -105,6 +108,11 @@ impl TableWriter {
         self.properties
             .see(user_key, trailer, stored)
             .map_err(|what| Error::invalid(what).file(&self.path))?;
+        // A block ends before it passes its size, so that it takes no more sectors to read than it must.
+        let entry_bytes = internal_key.len() + stored.len() + ENTRY_FRAMING_BYTES;
+        if self.block.entries() > 0 && self.block.size_bytes() + entry_bytes > self.options.block_size_bytes {
+            self.cut_block()?;
+        }
         let first = self.first_key.is_none();
         let new_user_key = first || user_key != self.last_key;
         if first {
@@ -126,9 +134,6 @@ impl TableWriter {
         }
         self.last_trailer = trailer;
         self.block.add(user_key, trailer, stored);
-        if self.block.size_bytes() >= self.options.block_size_bytes {
-            self.cut_block()?;
-        }
         Ok(())
     }
 

@@ -36,7 +36,7 @@ fn tiny() -> (Entries, RangeTombstone) {
 #[test]
 fn the_bytes_of_a_small_table_never_change() {
     let (entries, stone) = tiny();
-    let options = TableOptions { block_size_bytes: 48, ..TableOptions::default() };
+    let options = TableOptions { block_size_bytes: 80, ..TableOptions::default() };
     let (bytes, properties) = write(&entries, &[stone], options);
     let found = hex(&bytes);
     assert_eq!(found, include_str!("tiny.hex"), "the table is now:\n{found}");
