@@ -101,6 +101,8 @@ pub struct Run<'a> {
     oracle: Oracle,
     snapshots: Vec<(Snapshot, u64)>,
     cursors: Vec<Cursor>,
+    /// How many checkpoints were made: each needs a directory of its own.
+    checkpoints: u64,
 }
 
 impl<'a> Run<'a> {
@@ -115,7 +117,7 @@ impl<'a> Run<'a> {
             db.keyspace(name).map_err(|error| Mismatch(format!("{name}: {error}")))?;
             oracle.create(name);
         }
-        Ok(Self { setting, db: Some(db), oracle, snapshots: Vec::new(), cursors: Vec::new() })
+        Ok(Self { setting, db: Some(db), oracle, snapshots: Vec::new(), cursors: Vec::new(), checkpoints: 0 })
     }
 
     /// Runs `count` operations of `seed`, then compares everything.
@@ -387,7 +389,8 @@ impl<'a> Run<'a> {
     }
 
     fn checkpoint(&mut self) -> Check {
-        let dir = std::path::PathBuf::from(format!("/checkpoint-{}", self.oracle.moment()));
+        self.checkpoints += 1;
+        let dir = std::path::PathBuf::from(format!("/checkpoint-{}", self.checkpoints));
         let (options, slow_dir) = (self.setting.checkpoint)(&dir);
         said("checkpoint", self.db()?.checkpoint(&options.dir.clone(), slow_dir.as_deref()))?;
         let copy = said("opening the checkpoint", Db::open(options))?;
