@@ -201,8 +201,8 @@ impl Engine {
         outcome
     }
 
-    /// Work on a dropped keyspace has nothing to answer for.
-    fn forgive_dropped(&self, keyspace: &KeyspaceState, outcome: Result<()>) -> Result<()> {
+    /// Work on a keyspace dropped meanwhile has nothing to answer for, and no writer of another waits in vain for it.
+    pub(crate) fn forgive_dropped(&self, keyspace: &KeyspaceState, outcome: Result<()>) -> Result<()> {
         if keyspace.is_dropped() && self.health.fatal().is_none() { Ok(()) } else { outcome }
     }
 

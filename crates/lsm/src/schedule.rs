@@ -86,7 +86,8 @@ impl Engine {
         self.env.executor.spawn(
             Lane::Flush,
             Box::new(move || {
-                let outcome = engine.guarded(|| engine.flush_sealed(&keyspace));
+                let flush = || engine.forgive_dropped(&keyspace, engine.flush_sealed(&keyspace));
+                let outcome = engine.guarded(flush);
                 keyspace.flushing.store(false, Ordering::Release);
                 engine.work.lock().flushes -= 1;
                 engine.ended(Kind::Flush, outcome);

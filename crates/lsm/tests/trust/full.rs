@@ -1,26 +1,12 @@
 //! Promise 8: with a full disk or at a capacity writes fail with `NoSpace` and do not hang, reads go on, no capacity
 //! is exceeded, and freed room resumes writing without a restart.
 
-use kelvin_base::{Error, ErrorKind, Tier};
+use kelvin_base::{ErrorKind, Tier};
 use kelvin_lsm::batch::WriteBatch;
 use kelvin_lsm::db::{Db, WriteOptions};
 use kelvin_lsm::options::Durability;
 
-use crate::rig::{Rig, assert_filled, assert_says, fill, key, value};
-
-/// Writes until a write fails; the error, and how many were acknowledged.
-fn write_until_full(rig: &Rig, db: &Db, letter: char) -> (Error, usize) {
-    for number in 0..9000 {
-        let key = key(letter, number);
-        if let Err(error) = db.put(&key, &value(&key)) {
-            return (error, number);
-        }
-        if number % 50 == 0 {
-            rig.executor.run_all();
-        }
-    }
-    panic!("nothing was ever full");
-}
+use crate::rig::{Rig, assert_filled, assert_says, fill, key, value, write_until_full};
 
 /// Lets retries happen until a write succeeds.
 fn write_in_time(rig: &Rig, db: &Db) {

@@ -1,31 +1,17 @@
 //! Promise 8 with two tiers: one is full, by its capacity or by its disk, while writing goes on. Writers are told
 //! `NoSpace` and do not hang, reads go on, and freed room, however it is freed, resumes writing without a restart.
 
-use kelvin_base::{Error, ErrorKind};
+use kelvin_base::ErrorKind;
 use kelvin_lsm::db::Db;
 use kelvin_lsm::options::Options;
 use kelvin_storage::fault::{ENOSPC, Effect, Op, Rule};
 
-use crate::rig::{Rig, assert_filled, assert_says, fill, key, value};
+use crate::rig::{Rig, assert_filled, assert_says, fill, key, value, write_until_full};
 
 const SLOW_CAPACITY: u64 = 2 << 20;
 
 /// The tier that is full, the store, and the operations that find it so.
 type Case = (&'static str, fn(&Rig) -> Options, &'static [Op]);
-
-/// Writes `letter`'s keys until a write is refused; the error, and how many were acknowledged.
-fn write_until_full(rig: &Rig, db: &Db, letter: char) -> (Error, usize) {
-    for number in 0..9999 {
-        let key = key(letter, number);
-        if let Err(error) = db.put(&key, &value(&key)) {
-            return (error, number);
-        }
-        if number % 50 == 0 {
-            rig.executor.run_all();
-        }
-    }
-    panic!("nothing was ever full");
-}
 
 /// Lets retries happen until a thousand writes succeed.
 fn writing_resumes(rig: &Rig, db: &Db) {

@@ -218,3 +218,17 @@ pub fn assert_says(error: &Error, kind: ErrorKind, words: &[&str]) {
 pub fn check(options: Options) -> CheckReport {
     kelvin_lsm::check::check(options, &mut |_, _| {}).unwrap()
 }
+
+/// Writes `letter`'s keys until a write is refused; the error, and how many were acknowledged.
+pub fn write_until_full(rig: &Rig, db: &Db, letter: char) -> (Error, usize) {
+    for number in 0..9999 {
+        let key = key(letter, number);
+        if let Err(error) = db.put(&key, &value(&key)) {
+            return (error, number);
+        }
+        if number % 50 == 0 {
+            rig.executor.run_all();
+        }
+    }
+    panic!("nothing was ever full");
+}
