@@ -89,21 +89,29 @@ impl LogFiles {
     /// Makes the log `number`, in a kept file if there is one.
     ///
     /// # Errors
-    /// The storage's. A kept file stays kept, under its new name if it has that already.
+    /// The storage's. A kept file stays kept, under its new name if it is known to have that already.
     pub fn create(&self, number: u64) -> Result<WalWriter> {
         let spare = self.state.lock().spare.pop();
+        if let Some((old, bytes)) = spare {
+            let outcome = self.create_in(number, Some((old, bytes)));
+            let Err(error) = &outcome else { return outcome };
+            // After an earlier failure the file may have either name, or none: then it is not kept any more.
+            if error.os().is_none_or(|os| os.kind() != std::io::ErrorKind::NotFound) {
+                let is_renamed = matches!(self.storage.exists(&log_path(&self.dir, old)), Ok(false));
+                self.state.lock().spare.push((if is_renamed { number } else { old }, bytes));
+                return outcome;
+            }
+        }
+        self.create_in(number, None).inspect_err(|_| {
+            // Made, but perhaps not for good. Without a record it means nothing, should it stay.
+            drop(self.storage.remove(&log_path(&self.dir, number)));
+        })
+    }
+
+    fn create_in(&self, number: u64, spare: Option<(u64, u64)>) -> Result<WalWriter> {
         let recycle = spare.map(|(old, _)| old);
         let options = WalOptions { preallocate_bytes: self.preallocate_bytes, recycle };
-        let writer = WalWriter::create(&*self.storage, &self.dir, number, options).inspect_err(|_| {
-            match spare {
-                Some((old, bytes)) => {
-                    let renamed = !matches!(self.storage.exists(&log_path(&self.dir, old)), Ok(true));
-                    self.state.lock().spare.push((if renamed { number } else { old }, bytes));
-                }
-                // Made, but perhaps not for good. Without a record it means nothing, should it stay.
-                None => drop(self.storage.remove(&log_path(&self.dir, number))),
-            }
-        })?;
+        let writer = WalWriter::create(&*self.storage, &self.dir, number, options)?;
         let allocated = self.preallocate_bytes.max(spare.map_or(0, |(_, bytes)| bytes));
         self.state.lock().live.insert(number, Live { allocated, written: writer.size(), base: None });
         Ok(writer)
