@@ -276,6 +276,17 @@ impl Engine {
         self.signal.raise();
     }
 
+    /// Lets a flush that waits for room try at once when nothing is left that would free any. For those who wait for it.
+    pub(crate) fn retry_waiting_flush(&self) {
+        let mut work = self.work.lock();
+        let waits = work.held.contains(&Kind::Flush) && !work.delays.contains_key(&Kind::Flush);
+        if waits && work.running.is_empty() && self.files.is_quiet() {
+            work.held.remove(&Kind::Flush);
+            drop(work);
+            self.schedule();
+        }
+    }
+
     /// True if nothing is queued, running or due.
     pub(crate) fn is_idle(&self) -> bool {
         let work = self.work.lock();

@@ -167,6 +167,7 @@ impl Engine {
         self.health.note_background(Kind::Flush, None);
         self.try_again(Kind::Flush);
         self.signal.wait_for(&*self.env.executor, || {
+            self.retry_waiting_flush();
             let flushed = keyspace.peek().imms.iter().all(|imm| imm.wal_number() > target);
             if flushed || keyspace.is_dropped() {
                 return Some(Ok(()));
@@ -185,6 +186,7 @@ impl Engine {
             if let Some(error) = self.health.fatal() {
                 return Some(Err(error));
             }
+            self.retry_waiting_flush();
             let idle = self.is_idle();
             if idle { Some(self.health.background_error().map_or(Ok(()), Err)) } else { None }
         })

@@ -77,6 +77,7 @@ impl Engine {
         self.schedule();
         let outcome = self.signal.wait_for(&*self.env.executor, || {
             // Files are removed behind the back of the jobs that ended.
+            self.retry_waiting_flush();
             self.refresh_pressure();
             if self.stop_for(bytes, self.pressure_now()).is_none() {
                 return Some(Ok(()));
