@@ -164,8 +164,13 @@ fn run_all(
         options: &options,
         checkpoint: &checkpoint,
         clock: Arc::clone(&clock),
-        executor: manual,
+        executor: manual.clone(),
         name: configuration.name,
     };
-    Run::new(setting)?.run_all(generator, &format!("seed {seed}"), count)
+    let outcome = Run::new(setting).and_then(|run| run.run_all(generator, &format!("seed {seed}"), count));
+    if let Some(manual) = manual {
+        // Jobs still queued hold the store, which holds their queue.
+        manual.discard();
+    }
+    outcome
 }
