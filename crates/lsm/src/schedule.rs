@@ -230,8 +230,9 @@ impl Engine {
             Err(error) => self.failed(kind, &self.files.classify_by_path(error)),
         }
         self.refresh_pressure();
-        self.signal.raise();
         self.schedule();
+        self.forget_moot_failures();
+        self.signal.raise();
     }
 
     fn failed(&self, kind: Kind, error: &Error) {
@@ -273,7 +274,29 @@ impl Engine {
     pub(crate) fn try_again(&self, kind: Kind) {
         self.work.lock().held.remove(&kind);
         self.schedule();
+        self.forget_moot_failures();
         self.signal.raise();
+    }
+
+    /// Forgets the failures of work that nobody wants any more, which no success of its kind would follow: a compaction that
+    /// was asked for, a flush whose keyspace was dropped. Work that only finds no room is still wanted.
+    fn forget_moot_failures(&self) {
+        let mut work = self.work.lock();
+        if work.delays.keys().all(|kind| work.held.contains(kind)) {
+            return;
+        }
+        let flushes = work.flushes > 0 || self.has_sealed();
+        let versions = self.versions_now();
+        let at_will =
+            PickInput { free_bytes: [u64::MAX; 2], held: [false; 2], ..self.pick_input(&versions, &work, 0) };
+        let compactions = !work.running.is_empty() || pick(&at_will).is_some();
+        let is_moot = |kind: &Kind| if *kind == Kind::Flush { !flushes } else { !compactions };
+        let moot: Vec<Kind> =
+            work.delays.keys().copied().filter(|kind| !work.held.contains(kind) && is_moot(kind)).collect();
+        for kind in moot {
+            work.delays.remove(&kind);
+            self.health.note_background(kind, None);
+        }
     }
 
     /// Lets a flush that waits for room try at once when nothing is left that would free any. For those who wait for it.
