@@ -192,18 +192,35 @@ impl<'a> Session<'a> {
         Self { world, db: None, oracle, doubtful: Vec::new(), checkpoints: 0, refused: 0 }
     }
 
-    fn open(&mut self) -> Result<Db, Error> {
+    fn open(&mut self) -> Result<Db, Outcome> {
         if let Some(db) = &self.db {
             return Ok(db.clone());
         }
-        let db = Db::open(self.world.options())?;
+        let db = Db::open(self.world.options()).map_err(Outcome::Refused)?;
         self.db = Some(db.clone());
-        Ok(db)
+        let settled = self.settle_doubt(&db);
+        if settled.is_err() {
+            // What could not be read is found out at the next opening.
+            let _told = self.close();
+        }
+        settled.map(|()| db)
+    }
+
+    /// Finds out which of the refused writes a store just opened holds, if any.
+    fn settle_doubt(&mut self, db: &Db) -> Result<(), Outcome> {
+        let state = scan(db, false).map_err(Outcome::Refused)?;
+        let allowed = std::iter::once(&self.oracle).chain(&self.doubtful).find(|one| pairs_of(one) == state);
+        let Some(allowed) = allowed.cloned() else {
+            let held = state.len();
+            return Err(Outcome::Wrong(format!("reopened it holds {held} records, acknowledged are others")));
+        };
+        (self.oracle, self.doubtful) = (allowed, Vec::new());
+        Ok(())
     }
 
     /// Does `act`; the store's errors are counted, wrong answers are not forgiven.
     fn act(&mut self, act: &Act) -> Result<(), String> {
-        let outcome = self.open().map_err(Outcome::Refused).and_then(|db| match act {
+        let outcome = self.open().and_then(|db| match act {
             Act::Commit(writes, durability) => self.commit(&db, writes, *durability),
             Act::Flush => db.flush().map_err(Outcome::Refused),
             Act::Compact => db.compact_range(None, None).map_err(Outcome::Refused),
@@ -284,13 +301,7 @@ impl<'a> Session<'a> {
         }
         // What keeps a read-only store from being closed well is told already.
         let _told = self.close();
-        let db = self.open().map_err(wrong("reopening"))?;
-        let state = scan(&db, false).map_err(wrong("a scan after reopening"))?;
-        let allowed = std::iter::once(&self.oracle).chain(&self.doubtful).find(|one| pairs_of(one) == state);
-        let Some(allowed) = allowed.cloned() else {
-            return Err(format!("reopened it holds {} records, acknowledged are others", state.len()));
-        };
-        (self.oracle, self.doubtful) = (allowed, Vec::new());
+        let db = self.open().map_err(|outcome| format!("reopening: {outcome}"))?;
         self.resumes().map_err(|what| format!("reopened: {what}"))?;
         let report = db.check();
         if let Some(file) = report.damaged_files().first() {
@@ -302,7 +313,7 @@ impl<'a> Session<'a> {
 
     /// The open store reads everything, and writes unless it is read-only.
     fn resumes(&mut self) -> Result<(), String> {
-        let db = self.open().map_err(wrong("opening"))?;
+        let db = self.open().map_err(|outcome| format!("opening: {outcome}"))?;
         self.read(&db).map_err(|outcome| format!("reading with well devices: {outcome}"))?;
         let write = Write::Put {
             keyspace: "default".into(),
