@@ -124,7 +124,7 @@ impl Engine {
             view.memtables().map(|mem| mem.memory_bytes()).sum::<u64>()
         };
         self.files.memory.set(MemoryPart::Memtables, keyspaces.iter().map(memtables).sum());
-        let tables = |one: &Arc<KeyspaceState>| one.peek().version.tables().count() as u64;
+        let tables = |one: &Arc<KeyspaceState>| one.peek().version.table_count();
         let tables: u64 = keyspaces.iter().map(tables).sum();
         self.files.memory.set(MemoryPart::Tables, tables * KNOWN_BYTES);
         self.files.share_memory();

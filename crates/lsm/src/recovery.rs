@@ -258,7 +258,6 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     let last = recovered.last_sequence;
     let file_numbers = Arc::clone(versions.file_numbers());
     let writer = wals.create(file_numbers.next())?;
-    files.tier(Tier::Fast)?.sync_dir()?;
     let number = writer.number();
     wals.begins_behind(number, last);
     expect_log(&mut versions, &wals, number, &recovered)?;

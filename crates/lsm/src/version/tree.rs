@@ -139,6 +139,12 @@ impl Version {
         self.tables().find(|(_, file)| file.meta.number == number)
     }
 
+    /// How many tables there are.
+    #[must_use]
+    pub fn table_count(&self) -> u64 {
+        self.levels.iter().map(|level| level.tables.len() as u64).sum()
+    }
+
     /// All tables with their levels, from the top.
     pub fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.levels

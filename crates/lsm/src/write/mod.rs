@@ -123,6 +123,10 @@ impl Engine {
     /// many keyspaces share the memory that one has.
     fn largest_of_too_much(&self) -> Option<u32> {
         let keyspaces = self.keyspaces.load();
+        if keyspaces.iter().count() < 2 {
+            // Its memtable is sealed when it is full, which is before that.
+            return None;
+        }
         let sizes = || keyspaces.iter().map(|one| (one.peek().mem.memory_bytes(), one.id));
         let all: u64 = sizes().map(|(bytes, _)| bytes).sum();
         let most = (self.config.memtable_budget_bytes / 2).max(self.config.memtable_bytes);
