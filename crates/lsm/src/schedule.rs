@@ -230,9 +230,7 @@ impl Engine {
             Err(error) => self.failed(kind, &self.files.classify_by_path(error)),
         }
         self.refresh_pressure();
-        self.schedule();
-        self.forget_moot_failures();
-        self.signal.raise();
+        self.go_on();
     }
 
     fn failed(&self, kind: Kind, error: &Error) {
@@ -273,6 +271,17 @@ impl Engine {
     /// Lets work of `kind` start again before the delay after its failure has passed.
     pub(crate) fn try_again(&self, kind: Kind) {
         self.work.lock().held.remove(&kind);
+        self.go_on();
+    }
+
+    /// Lets all work start again: what failed may be unwanted now, and what found no room may find some.
+    pub(crate) fn try_all_again(&self) {
+        self.work.lock().held.clear();
+        self.go_on();
+    }
+
+    /// Starts what is due, and tells who waits.
+    fn go_on(&self) {
         self.schedule();
         self.forget_moot_failures();
         self.signal.raise();

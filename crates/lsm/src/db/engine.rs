@@ -150,7 +150,7 @@ impl Engine {
         self.release_logs();
         self.refresh_memory();
         self.refresh_pressure();
-        self.signal.raise();
+        self.try_all_again();
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed expectation of a test ends it")]
 
+mod background;
 mod bad_input;
 mod damage;
 mod full;
