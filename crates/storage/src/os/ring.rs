@@ -5,7 +5,7 @@
 //! do), [`lend`] answers `None` and the caller waits in another way.
 //!
 //! Invariant: while the kernel may still write to a buffer, ring and buffer are owned by a thread that waits for the
-//! completion, and by nobody else. Tests below; the fault and conformance tests cover the other way.
+//! completion, and by nobody else. Tests: `ring/tests.rs`; the fault and conformance tests cover the other way.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -64,25 +64,29 @@ impl Ring {
         // `lend` keeps the buffer from everybody until the completion.
         let pushed = unsafe { self.uring.submission().push(&entry) };
         pushed.map_err(|_| io::Error::other("a ring of reads was full though one read is made at a time"))?;
-        let limit = types::Timespec::from(limit);
-        let args = types::SubmitArgs::new().timespec(&limit);
+        // The call that submits does not say whether its wait was interrupted or came to its end: it gets half of the
+        // limit, and time is looked at only behind it. A read that is answered soon costs no look at a clock.
+        let (mut wait, mut end) = (limit / 2, None);
         loop {
-            let waited = self.uring.submitter().submit_with_args(1, &args);
+            let span = types::Timespec::from(wait);
+            let waited =
+                self.uring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&span));
             if let Some(done) = self.uring.completion().next() {
                 let count = done.result();
                 return usize::try_from(count).map_err(|_| io::Error::from_raw_os_error(-count));
             }
-            match waited {
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::TIME.raw_os_error()) => {
-                    self.overdue = true;
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                Err(error) if !self.uring.submission().is_empty() && !is_interruption(&error) => {
-                    self.refused = true;
-                    return Err(error);
-                }
-                // Interrupted: the read is queued or under way.
-                _ => {}
+            if let Err(error) = waited
+                && !self.uring.submission().is_empty()
+                && !is_interruption(&error)
+            {
+                self.refused = true;
+                return Err(error);
+            }
+            let now = monotonic();
+            wait = end.get_or_insert_with(|| now.saturating_add(limit / 2)).saturating_sub(now);
+            if wait.is_zero() {
+                self.overdue = true;
+                return Err(io::ErrorKind::TimedOut.into());
             }
         }
     }
@@ -122,6 +126,12 @@ pub(super) fn lend<T>(
     Some(outcome)
 }
 
+/// Since some moment in the past.
+fn monotonic() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::try_from(now).unwrap_or_default()
+}
+
 fn is_interruption(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }
@@ -144,56 +154,4 @@ fn abandon(ring: Box<Ring>, buf: AlignedBuf) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    const SOON: Duration = Duration::from_millis(20);
-
-    /// A file that answers once something is written to the other end.
-    fn slow_file() -> (File, File) {
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
-        (File::from(reader), File::from(writer))
-    }
-
-    #[test]
-    fn a_read_that_is_answered_yields_its_bytes_and_one_that_is_not_ends_in_time() {
-        let (reader, mut writer) = slow_file();
-        writer.write_all(b"abc").unwrap();
-        let mut buf = AlignedBuf::with_capacity(64);
-        let read = |buf: &mut AlignedBuf| {
-            lend(buf, |ring, buf| ring.read(&reader, &mut buf.as_mut_slice()[..64], 0, SOON))
-        };
-        let Some(answer) = read(&mut buf) else {
-            // A kernel without rings: nothing to test, and the callers' other way has its own tests.
-            return;
-        };
-        assert_eq!(answer.unwrap(), 3);
-        assert_eq!(&buf.as_slice()[..3], b"abc");
-        let late = read(&mut buf).unwrap();
-        assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert_eq!(buf.capacity(), 0, "the kernel may still write to that memory");
-        // The late answer goes where nobody looks, and a new ring serves this thread.
-        writer.write_all(b"late").unwrap();
-        let mut buf = AlignedBuf::with_capacity(64);
-        let next = std::iter::from_fn(|| {
-            writer.write_all(b"next").unwrap();
-            Some(read(&mut buf))
-        });
-        // The abandoned read may take the first "next" together with "late".
-        let answered = next.take(3).flatten().find_map(Result::ok).unwrap();
-        assert!(buf.as_slice()[..answered].ends_with(b"next"));
-    }
-
-    #[test]
-    fn an_error_of_the_file_is_the_reads() {
-        let (_reader, writer) = slow_file();
-        let mut buf = AlignedBuf::with_capacity(64);
-        let outcome = lend(&mut buf, |ring, buf| ring.read(&writer, &mut buf.as_mut_slice()[..64], 0, SOON));
-        if let Some(outcome) = outcome {
-            assert_eq!(outcome.unwrap_err().raw_os_error(), Some(rustix::io::Errno::BADF.raw_os_error()));
-            assert_eq!(buf.capacity(), crate::ALIGNMENT);
-        }
-    }
-}
+mod tests;
