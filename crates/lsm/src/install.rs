@@ -123,7 +123,9 @@ impl Engine {
             // What a chunk has room for is not resident before it is used.
             view.memtables().map(|mem| mem.memory_bytes()).sum::<u64>()
         };
-        self.files.memory.set(MemoryPart::Memtables, keyspaces.iter().map(memtables).sum());
+        let open: u64 = keyspaces.iter().map(|one| one.peek().mem.memory_bytes()).sum();
+        let growth_bytes = self.open_memtables_bytes_max(&keyspaces).saturating_sub(open);
+        self.files.memory.set_memtables(keyspaces.iter().map(memtables).sum(), growth_bytes);
         let tables = |one: &Arc<KeyspaceState>| one.peek().version.table_count();
         let tables: u64 = keyspaces.iter().map(tables).sum();
         self.files.memory.set(MemoryPart::Tables, tables * KNOWN_BYTES);

@@ -1,8 +1,8 @@
 //! The one memory limit: who uses how much, and what is left for the block cache.
 //!
 //! Invariants
-//! - B1 The cache gets the limit less everything else, and never less than its least size. Write buffers count with
-//!   their whole budget, used or not, so that the cache is not emptied and refilled with every memtable.
+//! - B1 The cache gets the limit less everything else, and never less than its least size. Of the write buffers it
+//!   leaves what sealed ones hold and what the open ones may grow to: a store that is only read has the rest as cache.
 //! - B2 Whoever takes memory charges it first; the cache has made room for it when [`MemoryBudget::charge`] returns.
 //!   So the parts never exceed the limit together, unless the others alone leave the cache less than its least size:
 //!   `derive` sizes them so that they do not.
@@ -68,9 +68,10 @@ pub trait Yielding: Send + Sync + Debug {
 #[derive(Debug)]
 struct Shared {
     limit_bytes: u64,
-    memtable_budget_bytes: u64,
     process_bytes: u64,
     cache_bytes_min: u64,
+    /// What open memtables may grow by before anybody counts again.
+    memtable_growth_bytes: AtomicU64,
     /// [`MemoryPart::Cache`] is not used: the cache knows itself.
     parts: [AtomicU64; MemoryPart::ALL.len()],
     cache: OnceLock<Arc<dyn Yielding>>,
@@ -89,9 +90,9 @@ impl MemoryBudget {
     pub fn new(config: &Config) -> Self {
         Self(Arc::new(Shared {
             limit_bytes: config.memory_bytes,
-            memtable_budget_bytes: config.memtable_budget_bytes,
             process_bytes: config.process_bytes,
             cache_bytes_min: config.cache_bytes_min,
+            memtable_growth_bytes: AtomicU64::new(config.memtable_budget_bytes),
             parts: Default::default(),
             cache: OnceLock::new(),
             sharing: Mutex::default(),
@@ -141,6 +142,12 @@ impl MemoryBudget {
         self.0.parts[part as usize].store(bytes, Ordering::Relaxed);
     }
 
+    /// Sets what memtables use, and by how much the open ones may grow before they are counted again.
+    pub fn set_memtables(&self, used_bytes: u64, growth_bytes: u64) {
+        self.set(MemoryPart::Memtables, used_bytes);
+        self.0.memtable_growth_bytes.store(growth_bytes, Ordering::Relaxed);
+    }
+
     /// Counts `bytes` for `part` until the answer is dropped. The cache has made room when this returns.
     #[must_use]
     pub fn charge(&self, part: MemoryPart, bytes: u64) -> MemoryCharge {
@@ -180,10 +187,10 @@ impl MemoryBudget {
 
     /// What the cache may hold once others have taken `more_bytes`.
     fn left(&self, more_bytes: u64) -> u64 {
-        let memtables = self.used(MemoryPart::Memtables).max(self.0.memtable_budget_bytes);
-        let others = [MemoryPart::Pinned, MemoryPart::Tables, MemoryPart::Writers, MemoryPart::Readers];
-        let fixed = memtables.saturating_add(self.0.process_bytes).saturating_add(more_bytes);
-        let taken = others.iter().fold(fixed, |sum, &part| sum.saturating_add(self.used(part)));
+        let growth = self.0.memtable_growth_bytes.load(Ordering::Relaxed);
+        let fixed = growth.saturating_add(self.0.process_bytes).saturating_add(more_bytes);
+        let others = MemoryPart::ALL.iter().filter(|&&part| part != MemoryPart::Cache);
+        let taken = others.fold(fixed, |sum, &part| sum.saturating_add(self.used(part)));
         self.0.limit_bytes.saturating_sub(taken).max(self.0.cache_bytes_min)
     }
 }
@@ -239,12 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn memtables_count_with_their_budget_and_beyond_it_with_what_they_use() {
+    fn memtables_count_with_what_they_hold_and_what_the_open_ones_may_grow_by() {
         let budget = budget();
-        budget.set(MemoryPart::Memtables, 10 * MIB);
+        assert_eq!(budget.cache_capacity(), 36 * MIB, "before they were counted: all of their budget");
+        budget.set_memtables(MIB, 3 * MIB);
+        assert_eq!(budget.cache_capacity(), 48 * MIB);
+        budget.set_memtables(12 * MIB, 4 * MIB);
         assert_eq!(budget.cache_capacity(), 36 * MIB);
-        budget.set(MemoryPart::Memtables, 20 * MIB);
-        assert_eq!(budget.cache_capacity(), 32 * MIB);
+        budget.set_memtables(20 * MIB, 4 * MIB);
+        assert_eq!(budget.cache_capacity(), 28 * MIB);
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::subject::{ByteCounts, Counters, Subject};
 /// The store's directory beside the benchmark's mark: the engine refuses a new store among files it does not know.
 const STORE: &str = "store";
 
-/// The store's options for these of the benchmark, without its environment.
-fn settings(options: &BenchOptions) -> Options {
+/// The store's options for these of the benchmark, without its environment. What RocksDB gets follows from them too.
+pub(crate) fn settings(options: &BenchOptions) -> Options {
     let mut settings = Options::new(options.fast_dir().join(STORE))
         .memory(options.memory)
         .durability(Durability::Os)

@@ -1,7 +1,8 @@
 //! RocksDB as a subject: the settings that make the comparison fair, and its counters in the runner's words.
 //!
-//! Same memory as Kelvin: write buffers, then index and filters (kept in the table readers, estimated), then what is
-//! left as block cache. Same shape and same patience with writers: buffer, level and table sizes are Kelvin's derived ones; with two tiers the last
+//! Same memory as Kelvin: write buffers, what the process itself needs, index and filters (kept in the table readers,
+//! estimated), then what is left as block cache. Same shape and same patience with writers: buffer, block, level and table
+//! sizes, runs of level 0 and background jobs are those that Kelvin derives from the same options; with two tiers the last
 //! fast level is enlarged to fill the fast capacity. Tests: the crate `kelvin-peer-rocksdb`, and below.
 
 use kelvin_base::{OrderedStore, Result, SystemClock};
@@ -10,10 +11,6 @@ use kelvin_peer_rocksdb::{Peer, Settings, SlowTier};
 use crate::options::{BenchOptions, System};
 use crate::subject::{ByteCounts, Counters, Subject};
 
-const MIB: u64 = 1 << 20;
-const BLOCK_BYTES: u64 = 16 << 10;
-/// Write buffers, the active one included; together a quarter of memory.
-const WRITE_BUFFERS: u64 = 4;
 /// Bytes of an index entry beside its key: the block's place, restarts, the reader's own.
 const INDEX_ENTRY_BYTES: u64 = 24;
 
@@ -21,42 +18,45 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
 /// The settings of the peer for these options.
-fn settings(options: &BenchOptions) -> Settings {
+fn settings(options: &BenchOptions) -> Result<Settings> {
     let capacity = options.fast_capacity.filter(|_| options.system.is_tiered());
-    let by_capacity = capacity.map_or(u64::MAX, |bytes| bytes / 64);
-    let buffer = (options.memory / 4 / WRITE_BUFFERS).min(by_capacity).clamp(64 << 10, 64 * MIB);
-    let table = (buffer * 4)
-        .clamp(2 * MIB, 64 * MIB)
-        .min(capacity.map_or(u64::MAX, |bytes| (bytes / 128).max(MIB / 4)));
-    let blocks = options.records * (options.key_size + options.value_size) as u64 / BLOCK_BYTES;
-    let pinned = options.records * 10 / 8 + blocks * (options.key_size as u64 + INDEX_ENTRY_BYTES);
-    let cache = options.memory.saturating_sub(buffer * WRITE_BUFFERS + pinned).max(options.memory / 16);
+    let same = crate::kelvin::settings(options).derive()?;
+    let block_bytes = same.block_bytes[0];
+    let blocks = options.records * (options.key_size + options.value_size) as u64 / block_bytes as u64;
+    let filters = options.records * u64::from(same.filter_bits_per_key) / 8;
+    let pinned = filters + blocks * (options.key_size as u64 + INDEX_ENTRY_BYTES);
+    let taken = same.memtable_budget_bytes + same.process_bytes + pinned;
+    let cache = options.memory.saturating_sub(taken).max(same.cache_bytes_min);
     let slow = options.slow_dir().zip(capacity);
-    Settings {
+    Ok(Settings {
         dir: options.fast_dir(),
-        write_buffer_bytes: size(buffer),
-        write_buffers: 4,
+        write_buffer_bytes: size(same.memtable_bytes),
+        write_buffers: count(same.memtables_max),
         cache_bytes: size(cache),
-        block_bytes: size(BLOCK_BYTES),
-        filter_bits_per_key: 10,
-        table_bytes: table,
+        block_bytes,
+        filter_bits_per_key: same.filter_bits_per_key,
+        table_bytes: same.table_bytes,
         // With two tiers: levels 0 and 1 a tenth of the capacity each, level 2 seven tenths, the rest for the log and
         // for compactions in flight; level 3 is the slow tier.
-        level1_bytes: capacity.map_or(buffer * 4, |bytes| bytes / 10),
-        level_ratio: if capacity.is_some() { 7.0 } else { 10.0 },
-        level0_delay_stop: [8, 12],
+        level1_bytes: capacity.map_or(same.level1_bytes, |bytes| bytes / 10),
+        level_ratio: if capacity.is_some() { 7.0 } else { f64::from(same.level_ratio) },
+        level0_delay_stop: [same.level0_delay_at, same.level0_stop_at].map(count),
         // An eighth of the capacity may be overdue before writes slow down, as much again before they stop.
         debt_delay_stop_bytes: capacity.map(|bytes| [size(bytes / 8), size(bytes / 4)]),
-        background_jobs: 3,
+        background_jobs: count(same.compactions_max + same.flushes_max),
         has_statistics: options.peer_statistics.unwrap_or(options.system == System::RocksdbFat),
         slow: slow.map(|(dir, fast_capacity)| SlowTier { dir, fast_capacity, levels: 4 }),
-    }
+    })
 }
 
 /// Opens RocksDB for these options.
 pub(crate) fn open(options: &BenchOptions) -> Result<Box<dyn Subject>> {
-    let settings = settings(options);
+    let settings = settings(options)?;
     let peer = Peer::open(&settings)?;
     Ok(Box::new(PeerSubject { peer, is_tiered: settings.slow.is_some() }))
 }

@@ -31,6 +31,11 @@ impl Keyspaces {
         self.by_id.values().find(|one| one.name == name)
     }
 
+    /// Whether there is another keyspace than the default one.
+    pub fn are_several(&self) -> bool {
+        self.by_id.len() > 1
+    }
+
     /// The keyspace "default".
     pub fn default_one(&self) -> Arc<KeyspaceState> {
         Arc::clone(&self.default)

@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 
 use crate::batch::{BatchOp, WriteBatch};
 use crate::db::engine::Engine;
+use crate::db::keyspaces::Keyspaces;
 use crate::memtable::MemTable;
 use crate::options::Durability;
 use crate::write::group::{Joined, Pending};
@@ -123,14 +124,19 @@ impl Engine {
     /// many keyspaces share the memory that one has.
     fn largest_of_too_much(&self) -> Option<u32> {
         let keyspaces = self.keyspaces.load();
-        if keyspaces.iter().count() < 2 {
+        if !keyspaces.are_several() {
             // Its memtable is sealed when it is full, which is before that.
             return None;
         }
         let sizes = || keyspaces.iter().map(|one| (one.peek().mem.memory_bytes(), one.id));
         let all: u64 = sizes().map(|(bytes, _)| bytes).sum();
-        let most = (self.config.memtable_budget_bytes / 2).max(self.config.memtable_bytes);
-        if all < most { None } else { sizes().max().map(|(_, id)| id) }
+        if all < self.open_memtables_bytes_max(&keyspaces) { None } else { sizes().max().map(|(_, id)| id) }
+    }
+
+    /// What the memtables that take writes may come to together, bytes, before one is sealed.
+    pub(crate) fn open_memtables_bytes_max(&self, keyspaces: &Keyspaces) -> u64 {
+        let one = self.config.memtable_bytes;
+        if keyspaces.are_several() { (self.config.memtable_budget_bytes / 2).max(one) } else { one }
     }
 
     /// The memtable of every keyspace the group writes, each with room: full ones are sealed.

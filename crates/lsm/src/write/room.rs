@@ -167,7 +167,7 @@ impl Engine {
     /// that one keyspace may have. Half of the budget is the open ones' then.
     fn sealed_together(&self) -> u64 {
         let keyspaces = self.keyspaces.load();
-        if keyspaces.iter().count() < 2 {
+        if !keyspaces.are_several() {
             return 0;
         }
         let sealed_bytes: u64 = keyspaces
