@@ -76,7 +76,7 @@ impl Engine {
         outputs: Arc<dyn Outputs>,
     ) -> Result<Vec<TableMeta>> {
         let sources: Vec<_> = imms.iter().map(|imm| imm.iter()).collect();
-        let stones: Vec<_> = imms.iter().filter_map(|imm| imm.tombstones()).collect();
+        let stones: Vec<_> = imms.iter().flat_map(|imm| imm.tombstones()).collect();
         let output = job::flush(sources, &stones, &self.job_context(outputs, 0, Tier::Fast))?;
         Ok(output.tables.iter().map(JobTable::meta).collect())
     }

@@ -121,7 +121,7 @@ impl Engine {
         let memtables = |one: &Arc<KeyspaceState>| {
             let view = one.peek();
             // What a chunk has room for is not resident before it is used.
-            view.memtables().map(|mem| mem.memory_bytes()).sum::<u64>()
+            view.memtables().map(|mem| mem.memory_bytes() + mem.fragment_bytes()).sum::<u64>()
         };
         let open: u64 = keyspaces.iter().map(|one| one.peek().mem.memory_bytes()).sum();
         let growth_bytes = self.open_memtables_bytes_max(&keyspaces).saturating_sub(open);

@@ -105,7 +105,7 @@ pub fn in_memtables<'a>(
     moment: Moment<'_>,
 ) -> Result<Option<Found>> {
     for mem in memtables {
-        let covering = mem.tombstones().map_or(0, |stones| stones.max_covering(user_key, moment.at));
+        let covering = mem.covering(user_key, moment.at);
         if let Some(entry) = mem.get(user_key, moment.at) {
             return resolve(
                 entry.sequence,

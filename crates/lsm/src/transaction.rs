@@ -108,7 +108,7 @@ fn written_since(view: &Arc<View>, user_key: &[u8], since: Sequence) -> Result<b
     let now = kelvin_base::SEQUENCE_MAX;
     for mem in view.memtables() {
         if mem.get(user_key, now).is_some_and(|entry| entry.sequence > since)
-            || mem.tombstones().is_some_and(|stones| stones.max_covering(user_key, now) > since)
+            || mem.covering(user_key, now) > since
         {
             return Ok(true);
         }

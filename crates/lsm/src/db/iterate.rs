@@ -187,7 +187,7 @@ fn sources(view: &View, scan: ScanOptions, sight: &Sight) -> Vec<Source> {
 }
 
 fn tombstones(view: &View) -> Result<Vec<Arc<Fragments>>> {
-    let mut all: Vec<Arc<Fragments>> = view.memtables().filter_map(|mem| mem.tombstones()).collect();
+    let mut all: Vec<Arc<Fragments>> = view.memtables().flat_map(|mem| mem.tombstones()).collect();
     if view.version.has_range_tombstones() {
         all.push(Arc::clone(view.version.tombstones()?));
     }

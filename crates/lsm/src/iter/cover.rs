@@ -44,7 +44,7 @@ impl Cover {
     pub fn newest(&mut self, user_key: &[u8], at: Sequence) -> Sequence {
         self.find(user_key);
         match self.fragments.fragments().get(self.next) {
-            Some(fragment) if fragment.start.as_ref() <= user_key => fragment.newest(at),
+            Some(fragment) if fragment.start.as_ref() <= user_key => self.fragments.newest(self.next, at),
             _ => 0,
         }
     }

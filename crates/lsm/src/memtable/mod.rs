@@ -4,10 +4,10 @@
 //! - Inserts from any number of threads and reads need no lock. Visibility is the caller's: an entry may be read
 //!   as soon as it is inserted, by readers whose snapshot reaches its sequence number.
 //! - Nothing is removed; memory is freed at once, when the memtable is.
-//! - `tombstones` shows every range tombstone whose `insert_tombstone` returned, and costs one atomic load when
-//!   there are none.
+//! - `tombstones` and `covering` know every range tombstone whose `insert_tombstone` returned, and cost one atomic load
+//!   when there are none.
 //!
-//! Files: `arena.rs` memory, `skiplist.rs` the list, `iter.rs` the cursor. Tests: `tests.rs`, `loom_tests.rs`.
+//! Files: `arena.rs` memory, `skiplist.rs` the list, `iter.rs` the cursor, `tombstones.rs` the other list. Tests: `tests.rs`, `loom_tests.rs`.
 
 mod arena;
 mod iter;
@@ -19,19 +19,19 @@ mod sync;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
+mod tombstones;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwapOption;
 use kelvin_base::key::{seek_trailer, trailer, trailer_kind_byte, trailer_sequence};
 use kelvin_base::{Kind, RangeTombstone, Sequence};
 use kelvin_table::Fragments;
-use parking_lot::Mutex;
 
 pub use iter::MemIter;
 use skiplist::{Inserter as ListInserter, SkipList, Target};
+use tombstones::Tombstones;
 
 /// An entry found in a memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,17 +55,6 @@ pub struct MemTable {
     sequence_first: AtomicU64,
     sequence_last: AtomicU64,
     tombstones: Tombstones,
-}
-
-/// The range tombstones as written, and as fragments once somebody asked.
-#[derive(Default)]
-struct Tombstones {
-    /// How many there are; raised after the list below holds them and `fragments` forgot its older answer.
-    count: AtomicU64,
-    bytes: AtomicUsize,
-    written: Mutex<Vec<RangeTombstone>>,
-    /// Of everything in `written`, or none. Only changed under that lock.
-    fragments: ArcSwapOption<Fragments>,
 }
 
 impl MemTable {
@@ -110,14 +99,9 @@ impl MemTable {
 
     /// Adds a range tombstone.
     pub fn insert_tombstone(&self, tombstone: RangeTombstone) {
-        let (sequence, bytes) = (tombstone.sequence, tombstone.start.len() + tombstone.end.len());
-        let mut written = self.tombstones.written.lock();
-        written.push(tombstone);
-        self.tombstones.fragments.store(None);
-        self.tombstones.bytes.fetch_add(bytes + size_of::<RangeTombstone>(), Ordering::Relaxed);
-        self.note_sequences(sequence, sequence);
-        // Release, last: whoever sees the count finds the tombstone.
-        self.tombstones.count.fetch_add(1, Ordering::Release);
+        // First: who finds the tombstone finds its sequence number among the memtable's.
+        self.note_sequences(tombstone.sequence, tombstone.sequence);
+        self.tombstones.insert(tombstone);
     }
 
     /// The newest entry of `user_key` that a reader at `at` sees; range tombstones are not considered.
@@ -135,23 +119,16 @@ impl MemTable {
         })
     }
 
-    /// The range tombstones as fragments; `None` if there are none. The answer is kept until the next
-    /// [`Self::insert_tombstone`].
+    /// The newest range tombstone at or before `at` that covers `user_key`; 0 if none does.
     #[must_use]
-    pub fn tombstones(&self) -> Option<Arc<Fragments>> {
-        if self.tombstones.count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        if let Some(fragments) = self.tombstones.fragments.load_full() {
-            return Some(fragments);
-        }
-        let written = self.tombstones.written.lock();
-        if let Some(fragments) = self.tombstones.fragments.load_full() {
-            return Some(fragments);
-        }
-        let fragments = Arc::new(Fragments::build(written.clone()));
-        self.tombstones.fragments.store(Some(Arc::clone(&fragments)));
-        Some(fragments)
+    pub fn covering(&self, user_key: &[u8], at: Sequence) -> Sequence {
+        self.tombstones.max_covering(user_key, at)
+    }
+
+    /// The range tombstones, as few sets of fragments that may overlap.
+    pub fn tombstones(&self) -> impl Iterator<Item = Arc<Fragments>> + use<> {
+        let sets = self.tombstones.sets().unwrap_or_default();
+        (0..sets.len()).map(move |index| Arc::clone(&sets[index]))
     }
 
     /// A cursor over the point entries.
@@ -163,7 +140,14 @@ impl MemTable {
     /// Bytes used: entries with their overhead, and range tombstones. Compare with a memtable's size limit.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        (self.list.arena().used_bytes() + self.tombstones.bytes.load(Ordering::Relaxed)) as u64
+        (self.list.arena().used_bytes() + self.tombstones.bytes()) as u64
+    }
+
+    /// Bytes that questions for range tombstones have taken beyond [`Self::memory_bytes`]: they are no part of what the
+    /// memtable's table will hold.
+    #[must_use]
+    pub fn fragment_bytes(&self) -> u64 {
+        self.tombstones.set_bytes() as u64
     }
 
     /// Point entries. Those of an [`Inserter`] count when it is dropped; so for the next three.
@@ -181,7 +165,7 @@ impl MemTable {
     /// Range tombstones.
     #[must_use]
     pub fn range_tombstones(&self) -> u64 {
-        self.tombstones.count.load(Ordering::Acquire)
+        self.tombstones.count()
     }
 
     /// True if it holds neither entries nor range tombstones.

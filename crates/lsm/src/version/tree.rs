@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use kelvin_base::{Error, RangeTombstone, Result, Tier};
+use kelvin_base::{Error, Result, Tier};
 use kelvin_table::Fragments;
 
 use super::edit::Edit;
@@ -182,14 +182,7 @@ impl Version {
         let mut all = Vec::new();
         for (_, file) in self.tables().filter(|(_, file)| file.meta.range_tombstones > 0) {
             let table = file.table()?;
-            let Some(own) = table.tombstones() else { continue };
-            for fragment in own.fragments() {
-                all.extend(fragment.sequences.iter().map(|sequence| RangeTombstone {
-                    start: fragment.start.clone(),
-                    end: fragment.end.clone(),
-                    sequence: *sequence,
-                }));
-            }
+            all.extend(table.tombstones().into_iter().flat_map(|own| own.tombstones()));
         }
         Ok(self.tombstones.get_or_init(|| Arc::new(Fragments::build(all))))
     }

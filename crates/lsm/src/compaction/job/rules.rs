@@ -91,16 +91,20 @@ impl Terms {
     /// The range tombstones to keep: the newest of each stripe, but in stripe 0 only where older data may lie below.
     pub fn kept_tombstones(&self, below: &Below) -> Vec<RangeTombstone> {
         let mut kept = Vec::new();
-        for fragment in self.tombstones.fragments() {
-            let mut last = None;
-            for &sequence in &fragment.sequences {
+        for (index, fragment) in self.tombstones.fragments().iter().enumerate() {
+            let mut at = SEQUENCE_MAX;
+            loop {
+                let sequence = self.tombstones.newest(index, at);
                 let stripe = self.stripe(sequence);
-                if last == Some(stripe) || (stripe == 0 && !below.may_meet(&fragment.start, &fragment.end)) {
-                    continue;
+                if sequence == 0 || (stripe == 0 && !below.may_meet(&fragment.start, &fragment.end)) {
+                    break;
                 }
-                last = Some(stripe);
                 let (start, end) = (fragment.start.clone(), fragment.end.clone());
                 kept.push(RangeTombstone { start, end, sequence });
+                match stripe.checked_sub(1) {
+                    Some(older) => at = self.stripe_end(older),
+                    None => break,
+                }
             }
         }
         kept
