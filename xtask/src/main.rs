@@ -1,9 +1,11 @@
 //! Project chores: `cargo run -p xtask -- tidy` checks the house rules that no lint checks, and
-//! `cargo run -p xtask -- policy` the licences and bans of `deny.toml` over the dependencies in use.
+//! `cargo run -p xtask -- policy` the licences and bans of `deny.toml` over the dependencies in use. Both run in the tests
+//! too, so that `cargo test --workspace` enforces them.
 //!
-//! Both run in the tests too, so that `cargo test --workspace` enforces them.
+//! `cargo run -p xtask -- miri` runs the tests of `unsafe` code under Miri, which takes a nightly toolchain and a minute.
 
 mod files;
+mod miri;
 mod policy;
 mod tidy;
 
@@ -15,8 +17,9 @@ fn main() -> ExitCode {
     let outcome = match chore.as_deref() {
         Some("tidy") => tidy::check(&root),
         Some("policy") => policy::check(&root),
+        Some("miri") => miri::check(&root),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- tidy | policy");
+            eprintln!("usage: cargo run -p xtask -- tidy | policy | miri");
             return ExitCode::from(2);
         }
     };

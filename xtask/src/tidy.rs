@@ -2,13 +2,14 @@
 //!
 //! In:  the project's files. Out: findings, one line each, `file:line: what`.
 //! Rules: a header on every Rust file; files of 600 lines at most and test modules of 150; no commented-out code; no
-//! unfinished work; no `allow`; links and paths in documents lead to files; no path of somebody's machine; crates
+//! unfinished work; no `allow`; `unsafe` only where Miri tests it; links and paths in documents lead to files; no path of somebody's machine; crates
 //! depend downwards only. Tests stand below.
 
 use std::io;
 use std::path::Path;
 
 use crate::files::{SourceFile, all};
+use crate::miri;
 
 const FILE_LINES_MAX: usize = 600;
 const TEST_MODULE_LINES_MAX: usize = 150;
@@ -72,6 +73,9 @@ fn rust(file: &SourceFile, findings: &mut Vec<String>) {
     test_module_length(file, &lines, findings);
     for (index, line) in lines.iter().enumerate() {
         rust_line(file, index + 1, line, findings);
+    }
+    if let Some(line) = miri::untested(file) {
+        say(findings, file, line, "`unsafe` that no test under Miri reaches: see xtask/src/miri.rs");
     }
 }
 
@@ -260,6 +264,7 @@ mod tests {
             (format!("{header}// {} later\n", concat!("FIX", "ME")), "finish it"),
             (format!("{header}#[{}(dead_code)]\n", concat!("all", "ow")), "use `expect`"),
             (format!("{header}#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(151)), "tests.rs"),
+            (format!("{header}{} impl Send for A {{}}\n", concat!("uns", "afe")), "Miri"),
         ];
         for (text, expected) in cases {
             let findings = rust_findings("crates/x/src/y.rs", &text);

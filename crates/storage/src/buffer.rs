@@ -155,6 +155,21 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_that_outgrows_the_allocator_keeps_its_bytes_and_gives_all_memory_back() {
+        let mut buf = AlignedBuf::with_capacity(MAPPED_BYTES_MIN - ALIGNMENT);
+        for capacity in [MAPPED_BYTES_MIN, 3 * MAPPED_BYTES_MIN + 1] {
+            let marked = buf.capacity() - 1;
+            buf.as_mut_slice()[marked] = 7;
+            buf.grow(capacity);
+            assert_eq!(buf.capacity(), capacity.next_multiple_of(ALIGNMENT));
+            assert_eq!(buf.as_slice()[marked], 7);
+            assert_eq!(buf.as_slice().as_ptr().align_offset(ALIGNMENT), 0);
+        }
+        buf.renew(4 * MAPPED_BYTES_MIN);
+        buf.as_mut_slice().fill(9);
+    }
+
+    #[test]
     fn growing_to_what_is_there_keeps_the_memory_in_place() {
         let mut buf = AlignedBuf::with_capacity(ALIGNMENT);
         let before = buf.as_slice().as_ptr();
