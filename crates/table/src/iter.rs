@@ -1,8 +1,8 @@
 //! A cursor over a table, both directions, with adaptive read-ahead.
 //!
 //! The first blocks are read one by one; once two have been read in sequence, reads grow from two blocks to
-//! [`ScanOptions::readahead_bytes`], one device read each. Compactions ask for the full size at once. A block that the
-//! cache has is taken from it and ends no sequence.
+//! [`ScanOptions::readahead_bytes`], one device read each. Compactions ask for the full size at once, and who knows how
+//! much a scan will want has that read at once. A block that the cache has is taken from it and ends no sequence.
 //!
 //! Invariants
 //! - `key` and `value` describe the entry at `at` while `valid`; `next` is the offset behind it.
@@ -29,6 +29,9 @@ pub struct ScanOptions {
     pub readahead_bytes: usize,
     /// Read the full `readahead_bytes` from the first block on (compactions).
     pub sequential: bool,
+    /// Bytes that will be wanted, forward, from where the cursor is first put: they are read at once, as far as
+    /// `readahead_bytes` allows; 0 if nobody knows.
+    pub expected_bytes: usize,
     /// Put blocks into the cache.
     pub fill_cache: bool,
 }
@@ -60,8 +63,10 @@ pub struct TableIter {
     /// Blocks read ahead, the first of them next to `number` in the direction.
     ahead: VecDeque<Block>,
     direction: Option<Direction>,
-    /// Blocks loaded in sequence so far.
+    /// Blocks loaded in sequence so far, those that were expected not counted.
     sequence: usize,
+    /// What is left of [`ScanOptions::expected_bytes`].
+    expected_bytes: usize,
     /// Offsets in the block: of the current entry, of the next.
     at: usize,
     next: usize,
@@ -83,6 +88,7 @@ impl TableIter {
     pub const fn new(table: Arc<Table>, scan: ScanOptions) -> Self {
         Self {
             table,
+            expected_bytes: scan.expected_bytes,
             scan,
             block: None,
             number: usize::MAX,
@@ -100,6 +106,12 @@ impl TableIter {
             io: ReadIo { reads: 0, bytes: 0, cache_hits: 0, filter_negatives: 0 },
             has_read_ahead: false,
         }
+    }
+
+    /// What is still to come of [`ScanOptions::expected_bytes`].
+    #[must_use]
+    pub const fn expected_bytes(&self) -> usize {
+        self.expected_bytes
     }
 
     /// What it has read since the last time this was asked.
@@ -150,6 +162,10 @@ impl TableIter {
             Ok(block) => {
                 self.block = Some(block);
                 self.number = number;
+                if self.expected_bytes > 0 {
+                    self.expected_bytes = self.expected_bytes.saturating_sub(handle.len_with_trailer());
+                    self.sequence = 1;
+                }
                 Ok(true)
             }
             Err(error) => self.fail(error),
@@ -172,10 +188,13 @@ impl TableIter {
         self.direction = step;
     }
 
-    /// Bytes to read at once from here on.
-    fn readahead_bytes(&self) -> usize {
+    /// Bytes to read at once from `handle` on.
+    fn readahead_bytes(&self, handle: Handle) -> usize {
         if self.scan.sequential {
             self.scan.readahead_bytes
+        } else if self.expected_bytes > 0 && self.direction != Some(Direction::Backward) {
+            // The first of it may begin at the end of this block.
+            (self.expected_bytes + handle.len_with_trailer()).min(self.scan.readahead_bytes)
         } else if self.sequence > 2 {
             // 2, 4, 8 … blocks of 16 KiB: reading ahead follows what the scan has shown.
             let grown = (36 * 1024usize) << (self.sequence - 3).min(16);
@@ -187,7 +206,7 @@ impl TableIter {
 
     /// Block `number` and, if the scan has shown its direction, those next to it, with one device read.
     fn read(&mut self, number: usize, handle: Handle) -> Result<Block> {
-        let limit = self.readahead_bytes() as u64;
+        let limit = self.readahead_bytes(handle) as u64;
         let backward = self.direction == Some(Direction::Backward);
         if limit <= handle.len_with_trailer() as u64 {
             return self.table.block(handle, self.scan.fill_cache, &mut self.io);

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufWriter, Write};
 
-use kelvin::DbIterator;
 use kelvin::transfer::{Encoder, Encoding, Format, Record};
+use kelvin::{DbIterator, IterOptions};
 use serde_json::json;
 
 use super::get::with_bytes;
@@ -21,7 +21,8 @@ pub fn run(args: &Scan) -> Outcome {
     let range = Range::parse(&args.range, args.bytes.chosen().unwrap_or_default())?;
     let db = store::open_existing(&args.store)?;
     let keyspace = store::keyspace(&db, &args.keyspace)?;
-    let mut iter = keyspace.iter(range.into_options())?;
+    let expected_records = args.limit.filter(|_| !args.reverse);
+    let mut iter = keyspace.iter(IterOptions { expected_records, ..range.into_options() })?;
     if args.reverse {
         iter.seek_to_last()?
     } else {

@@ -11,6 +11,7 @@ use crate::db::Keyspace;
 use crate::iter::{DbIter, LevelIter, Sight, Source};
 use crate::options::Config;
 use crate::snapshot::Pin;
+use crate::version::Level;
 use crate::view::View;
 
 /// Less would cost more reads than it saves memory.
@@ -23,6 +24,9 @@ pub struct IterOptions {
     pub lower: Option<Bytes>,
     /// First key not to see any more; `None` for no bound.
     pub upper: Option<Bytes>,
+    /// About how many records will be read, forward, from where the iterator is first put, if that is known: what they
+    /// take on disk is then read at once and not block by block.
+    pub expected_records: Option<u64>,
     /// Leave the block cache as it is: for scans of much that will not be read again.
     pub bypass_cache: bool,
 }
@@ -43,22 +47,15 @@ impl DbIterator {
         let view = keyspace.state.view();
         let engine = &keyspace.engine;
         engine.counters.iterators.add(1);
-        let scan = ScanOptions {
-            readahead_bytes: readahead_bytes(
-                &engine.config,
-                &view,
-                engine.counters.iterators_open.load(Ordering::Relaxed),
-            ),
-            sequential: false,
-            fill_cache: !options.bypass_cache,
-        };
+        let open = engine.counters.iterators_open.load(Ordering::Relaxed);
+        let ahead = Ahead::new(&engine.config, &view, open, &options);
         let sight = Sight {
             at: pin.at(),
             now_ms: engine.env.clock.unix_millis(),
             lower: options.lower,
             upper: options.upper,
         };
-        let iter = DbIter::new(sources(&view, scan, &sight), tombstones(&view)?, sight);
+        let iter = DbIter::new(sources(&view, &ahead, &sight), tombstones(&view)?, sight);
         engine.counters.iterators_open.fetch_add(1, Ordering::Relaxed);
         Ok(Self { iter, _view: view, _pin: pin, keyspace })
     }
@@ -158,27 +155,61 @@ impl Drop for DbIterator {
     }
 }
 
-/// What each source of a new iterator may read ahead, `open` others being there: all of them share one part of memory.
-fn readahead_bytes(config: &Config, view: &View, open: usize) -> usize {
-    let levels = view.version.levels.iter().enumerate();
-    let sources: usize =
-        levels.map(|(index, level)| level.tables.len().min(if index == 0 { usize::MAX } else { 1 })).sum();
-    // A source holds what it read ahead, and for a moment the bytes it is made of.
-    let share = config.scans_bytes / (2 * (open as u64 + 1) * sources.max(1) as u64);
-    let least = config.scan_readahead_bytes.min(READAHEAD_BYTES_MIN);
-    usize::try_from(share).unwrap_or(usize::MAX).clamp(least, config.scan_readahead_bytes)
+/// How the sources of a new iterator read: each gets the part of all that it holds of the data.
+struct Ahead {
+    /// What they may read ahead together: all open iterators share one part of memory.
+    budget_bytes: u64,
+    readahead_bytes_max: usize,
+    expected_records: u64,
+    fill_cache: bool,
+    /// Bytes of all tables, and entries; at least 1.
+    bytes: u64,
+    entries: u64,
+}
+
+impl Ahead {
+    fn new(config: &Config, view: &View, open: usize, options: &IterOptions) -> Self {
+        let levels = &view.version.levels;
+        Self {
+            // A source holds what it read ahead, and for a moment the bytes it is made of.
+            budget_bytes: config.scans_bytes / (2 * (open as u64 + 1)),
+            readahead_bytes_max: config.scan_readahead_bytes,
+            expected_records: options.expected_records.unwrap_or(0),
+            fill_cache: !options.bypass_cache,
+            bytes: levels.iter().map(Level::size_bytes).sum::<u64>().max(1),
+            entries: levels.iter().map(Level::entries).sum::<u64>().max(1),
+        }
+    }
+
+    /// How a source reads that has `bytes` of the tables.
+    fn scan(&self, bytes: u64) -> ScanOptions {
+        let part = |of: u64, all: u64| {
+            let part = u128::from(of) * u128::from(bytes) / u128::from(all);
+            usize::try_from(part).unwrap_or(usize::MAX)
+        };
+        let least = self.readahead_bytes_max.min(READAHEAD_BYTES_MIN);
+        ScanOptions {
+            readahead_bytes: part(self.budget_bytes, self.bytes).clamp(least, self.readahead_bytes_max),
+            sequential: false,
+            // Records of the mean size, spread over the sources as the data are.
+            expected_bytes: part(self.expected_records, self.entries),
+            fill_cache: self.fill_cache,
+        }
+    }
 }
 
 /// Memtables, L0 tables and deeper levels that can hold keys inside the bounds, newest first.
-fn sources(view: &View, scan: ScanOptions, sight: &Sight) -> Vec<Source> {
+fn sources(view: &View, ahead: &Ahead, sight: &Sight) -> Vec<Source> {
     let (lower, upper) = (sight.lower.as_deref(), sight.upper.as_deref());
     let mut sources: Vec<Source> =
         view.memtables().filter(|mem| !mem.is_empty()).map(|mem| Source::Mem(mem.iter())).collect();
     for file in view.version.overlapping(0, lower, upper) {
+        let scan = ahead.scan(file.meta.size_bytes);
         sources.push(Source::Level(LevelIter::of_files(vec![Arc::clone(file)], scan)));
     }
-    for index in 1..view.version.levels.len() {
-        if !view.version.overlapping(index, lower, upper).is_empty() {
+    for (index, level) in view.version.levels.iter().enumerate().skip(1) {
+        if view.version.meets(index, lower, upper) {
+            let scan = ahead.scan(level.size_bytes());
             let level = LevelIter::of_level(Arc::clone(&view.version), index, scan);
             sources.push(Source::Level(level.bounded(sight.lower.clone(), sight.upper.clone())));
         }

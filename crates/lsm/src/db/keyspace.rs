@@ -264,13 +264,17 @@ impl PointStore for Keyspace {
 
 impl OrderedStore for Keyspace {
     fn scan(&self, start: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        let mut iter = self.iter(IterOptions::default())?;
+        let expected_records = (limit < usize::MAX).then_some(limit as u64);
+        let mut iter = self.iter(IterOptions { expected_records, ..IterOptions::default() })?;
         iter.seek(start)?;
-        for _ in 0..limit {
+        for left in (0..limit).rev() {
             if !iter.valid() || !each(iter.key(), iter.value()) {
                 break;
             }
-            iter.next()?;
+            // The record behind the last one asked for may cost a read of its own.
+            if left > 0 {
+                iter.next()?;
+            }
         }
         Ok(())
     }

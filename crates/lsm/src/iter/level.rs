@@ -94,9 +94,14 @@ impl LevelIter {
     fn open(&mut self, index: usize) -> Result<&mut TableIter> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
             self.collect_io();
-            self.open = None;
+            let mut scan = self.scan;
+            if let Some((before, iter)) = self.open.take()
+                && before + 1 == index
+            {
+                scan.expected_bytes = iter.expected_bytes();
+            }
             let table = self.files()[index].table()?.share();
-            let iter = table.iter(self.scan);
+            let iter = table.iter(scan);
             self.open = Some((index, iter));
         }
         match &mut self.open {

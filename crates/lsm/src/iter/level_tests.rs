@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kelvin_base::key::compare_internal;
+use kelvin_base::key::{compare_internal, user_key};
 use kelvin_base::{ErrorKind, InternalIterator, RangeTombstone, Tier};
 use kelvin_storage::Storage;
 use kelvin_storage::fault::FaultStorage;
@@ -121,6 +121,32 @@ fn a_short_scan_reads_one_block_of_each_level() {
     assert_eq!(iter.key(), b"k00500");
     let reads: u64 = iter.sources().map(|source| source.take_io()[0].reads).sum();
     assert_eq!(reads, 4);
+}
+
+#[test]
+fn what_is_expected_of_a_level_goes_on_in_the_next_table() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let files = TestFiles::with_blocks(storage, 256);
+    let table = |from: usize| {
+        files.table(
+            Tier::Fast,
+            (from..from + 20).map(|i| value(&format!("k{i:03}"), 1, "some value")).collect(),
+            &[],
+        )
+    };
+    let scan = ScanOptions { readahead_bytes: 1 << 20, ..ScanOptions::default() };
+    let reads = |expected_bytes: usize| {
+        let scan = ScanOptions { expected_bytes, ..scan };
+        let mut level = LevelIter::of_files(vec![table(0), table(20), table(40)], scan);
+        level.seek_to_first().unwrap();
+        for _ in 0..39 {
+            level.next().unwrap();
+        }
+        assert_eq!(user_key(level.key()), b"k039");
+        level.take_io()[0].reads
+    };
+    assert_eq!(reads(1 << 20), 2, "one read a table");
+    assert_eq!(reads(0), 4, "a table at first block by block");
 }
 
 #[test]

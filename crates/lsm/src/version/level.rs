@@ -19,6 +19,7 @@ pub struct Level {
     pub tables: Vec<Arc<TableFile>>,
     fences: Fences,
     bytes: [u64; 2],
+    entries: u64,
 }
 
 impl Level {
@@ -29,13 +30,20 @@ impl Level {
         for file in &tables {
             bytes[file.meta.tier.index()] += file.meta.size_bytes;
         }
-        Self { tier, tables, fences, bytes }
+        let entries = tables.iter().map(|file| file.meta.entries).sum();
+        Self { tier, tables, fences, bytes, entries }
     }
 
     /// Bytes of its tables on both tiers.
     #[must_use]
     pub const fn size_bytes(&self) -> u64 {
         self.bytes[0] + self.bytes[1]
+    }
+
+    /// Point entries of its tables.
+    #[must_use]
+    pub const fn entries(&self) -> u64 {
+        self.entries
     }
 
     /// Bytes of its tables on `tier`.

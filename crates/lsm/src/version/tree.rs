@@ -121,6 +121,14 @@ impl Version {
             .collect()
     }
 
+    /// Whether a table of `level` (1 or deeper) meets `[lower, upper)`; `None` is unbounded.
+    #[must_use]
+    pub fn meets(&self, level: usize, lower: Option<&[u8]>, upper: Option<&[u8]>) -> bool {
+        let Some(tables) = self.levels.get(level) else { return false };
+        let first = tables.tables.get(lower.map_or(0, |lower| tables.first_reaching(lower)));
+        first.is_some_and(|file| upper.is_none_or(|upper| file.meta.smallest.as_ref() < upper))
+    }
+
     /// Tables of `level` whose range has a key in common with that of `meta`, in the level's order.
     #[must_use]
     pub fn overlapping_table(&self, level: usize, meta: &TableMeta) -> Vec<&Arc<TableFile>> {

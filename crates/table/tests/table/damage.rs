@@ -121,7 +121,8 @@ fn what_a_second_look_finds_in_order_is_served_and_nothing_else() {
     let key = LookupKey { user_key: b"user0003", hash: hash64(b"user0003"), at: 9 };
     assert!(table.get(&key, &mut io).unwrap().is_some());
     assert_eq!(io.reads, 2);
-    let mut iter = table.iter(ScanOptions { readahead_bytes: 1 << 16, sequential: true, fill_cache: false });
+    let mut iter =
+        table.iter(ScanOptions { readahead_bytes: 1 << 16, sequential: true, ..ScanOptions::default() });
     iter.seek_to_first().unwrap();
     assert_eq!(rest(&mut iter).unwrap(), entries);
     assert!(table.verify().is_empty());

@@ -91,7 +91,8 @@ fn a_scan_agrees_with_the_entries_in_both_directions_and_from_every_key() {
     for scan in [
         ScanOptions::default(),
         ScanOptions { readahead_bytes: 4096, ..ScanOptions::default() },
-        ScanOptions { readahead_bytes: 2000, sequential: true, fill_cache: false },
+        ScanOptions { readahead_bytes: 4096, expected_bytes: 6000, ..ScanOptions::default() },
+        ScanOptions { readahead_bytes: 2000, sequential: true, ..ScanOptions::default() },
     ] {
         let (bytes, _) = write(&entries(&all), &[], options(512, Compression::Lz4));
         let table = open(&bytes).unwrap();
@@ -124,6 +125,37 @@ fn a_scan_agrees_with_the_entries_in_both_directions_and_from_every_key() {
             }
         }
     }
+}
+
+#[test]
+fn what_a_scan_is_expected_to_want_is_read_at_once_and_what_follows_block_by_block() {
+    let all = versions(300, 60);
+    let (bytes, _) = write(&entries(&all), &[], options(512, Compression::None));
+    let table = open(&bytes).unwrap();
+    let read_sizes = |scan: ScanOptions| {
+        let mut iter = table.iter(scan);
+        let mut sizes = Vec::new();
+        iter.seek_to_first().unwrap();
+        while iter.valid() {
+            let io = iter.take_io();
+            assert!(io.reads < 2);
+            sizes.extend((io.reads > 0).then_some(io.bytes));
+            iter.next().unwrap();
+        }
+        sizes
+    };
+    let blocks = read_sizes(ScanOptions::default());
+    let scan = ScanOptions { readahead_bytes: 1 << 20, expected_bytes: 5000, ..ScanOptions::default() };
+    let reads = read_sizes(scan);
+    let ahead = (1..blocks.len()).find(|&count| blocks[..count].iter().sum::<u64>() == reads[0]).unwrap();
+    assert!((5000..6500).contains(&reads[0]), "{}", reads[0]);
+    assert_eq!(reads[1], blocks[ahead], "one block: nobody knows how much more is wanted");
+    assert!(reads[2] > 2 * blocks[ahead + 1], "then as the scan shows");
+
+    let mut back = table.iter(scan);
+    back.seek_to_last().unwrap();
+    back.prev().unwrap();
+    assert_eq!(back.take_io().reads, 1, "the last block is all there is ahead of it");
 }
 
 #[test]

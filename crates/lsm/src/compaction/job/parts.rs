@@ -183,8 +183,11 @@ impl Work {
 
     /// The inputs that meet the part: each L0 table alone, each deeper level as one source.
     fn sources(&self, lower: Option<&Bytes>, upper: Option<&Bytes>) -> Vec<LevelIter> {
-        let scan =
-            ScanOptions { readahead_bytes: self.ctx.readahead_bytes, sequential: true, fill_cache: false };
+        let scan = ScanOptions {
+            readahead_bytes: self.ctx.readahead_bytes,
+            sequential: true,
+            ..ScanOptions::default()
+        };
         let (low, high) = (lower.map(Bytes::as_ref), upper.map(Bytes::as_ref));
         let mut sources = Vec::new();
         for (level, files) in &self.plan.inputs {
