@@ -231,6 +231,8 @@ pub struct BenchOptions {
     pub fast_capacity: Option<u64>,
     /// Bytes of memory for everything.
     pub memory: u64,
+    /// Reads before the run phase that are not measured.
+    pub warm_up: u64,
     /// Entries of a scan of the `scan` workload.
     pub scan_length: usize,
     /// Emulated devices.
@@ -261,6 +263,7 @@ impl BenchOptions {
             slow: None,
             fast_capacity: None,
             memory: 64 << 20,
+            warm_up: 0,
             scan_length: 100,
             limits: DeviceLimits::default(),
             seed: 1,

@@ -50,6 +50,9 @@ pub struct Bench {
     /// Seconds of the run phase; with --ops too, whichever ends first
     #[arg(long, value_name = "S", help_heading = "How much")]
     pub seconds: Option<f64>,
+    /// Reads before the run phase that are not measured: they fill caches and open files
+    #[arg(long, value_name = "N", value_parser = values::count, default_value = "0", help_heading = "How much")]
+    pub warm_up: u64,
     /// Records a scan of the workload `scan` reads
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "How much")]
     pub scan_length: usize,

@@ -118,6 +118,7 @@ fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchO
         fast_capacity,
         memory: args.memory.unwrap_or(defaults.memory),
         scan_length: args.scan_length,
+        warm_up: args.warm_up,
         limits: DeviceLimits {
             slow_read_iops: args.slow_read_iops,
             slow_write_iops: args.slow_write_iops,

@@ -115,15 +115,21 @@ pub fn run_on(
     };
     let loaded = if options.reuse { None } else { Some(load(&bench, progress)?) };
     let (load, loaded) = loaded.map_or((None, None), |(figures, phase)| (Some(figures), Some(phase)));
+    let mut peaks = Peaks::default();
     let run = match (options.workload, &loaded) {
         (Workload::Load, Some(loaded)) => loaded.clone(),
         (Workload::Load, None) => {
             return Err(Error::invalid("--reuse leaves nothing to do for the workload 'load'")
                 .advice("leave --reuse out"));
         }
-        _ => bench.phase(Phase::Run, progress)?,
+        _ => {
+            if options.warm_up > 0 {
+                peaks.include(&bench.phase(Phase::WarmUp, progress)?.peaks);
+            }
+            bench.phase(Phase::Run, progress)?
+        }
     };
-    let mut peaks = run.peaks;
+    peaks.include(&run.peaks);
     if let Some(loaded) = &loaded {
         peaks.include(&loaded.peaks);
     }

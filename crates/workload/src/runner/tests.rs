@@ -173,3 +173,24 @@ fn a_store_that_fails_stops_the_run_with_its_error() {
     let error = measure(&options("RO", "uniform"), &Failing(MemorySubject::new())).unwrap_err();
     assert!(error.to_string().contains("background work failed"), "{error}");
 }
+
+#[test]
+fn a_warm_up_reads_and_is_not_counted() {
+    let subject = Spoiled::new(0, |_, _, value| Some(value));
+    let mut options = options("WH", "uniform");
+    options.warm_up = 700;
+    let report = run_on(&options, &subject, &SystemClock::new(), &mut NoProgress).unwrap();
+    let count = |operation: &str| report.latency.iter().find(|one| one.operation == operation).unwrap().count;
+    let (reads, inserts) = (count("read"), count("insert"));
+    assert_eq!(report.ops, 3000);
+    assert!((1300..1700).contains(&reads), "{reads}");
+    assert_eq!(subject.gets.load(Ordering::Relaxed), reads + 700);
+    let mut records = 0;
+    subject
+        .scan(b"", usize::MAX, &mut |_, _| {
+            records += 1;
+            true
+        })
+        .unwrap();
+    assert_eq!(records, 500 + inserts, "a warm-up inserts nothing");
+}

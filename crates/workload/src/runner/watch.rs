@@ -38,7 +38,7 @@ impl Peaks {
 /// How far a phase is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProgressUpdate {
-    /// `load`, `settle` or `run`.
+    /// `load`, `settle`, `warm-up` or `run`.
     pub phase: &'static str,
     /// Operations done.
     pub done: u64,
@@ -105,6 +105,7 @@ impl Watch<'_> {
             phase: match self.phase {
                 Phase::Load => "load",
                 Phase::Settle => "settle",
+                Phase::WarmUp => "warm-up",
                 Phase::Run => "run",
             },
             done: last.ops,
@@ -149,6 +150,7 @@ impl Bench<'_> {
         let (total, seconds_total, threads) = match phase {
             Phase::Load => (Some(options.records), None, options.threads),
             Phase::Settle => (None, None, 1),
+            Phase::WarmUp => (Some(options.warm_up), None, options.threads),
             Phase::Run if options.seconds.is_some() => (options.ops, options.seconds, options.threads),
             Phase::Run => (Some(options.ops.unwrap_or(options.records)), None, options.threads),
         };

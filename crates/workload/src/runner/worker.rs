@@ -27,6 +27,8 @@ pub(super) enum Phase {
     Load,
     /// Waits for background work.
     Settle,
+    /// Reads of the workload's keys, before anything is measured.
+    WarmUp,
     /// The workload's mix.
     Run,
 }
@@ -140,7 +142,7 @@ impl<'a> Worker<'a> {
     pub(super) fn work(mut self, mark: &Sender<Sample>) -> [Option<Latency>; 5] {
         let outcome = match self.phase {
             Phase::Settle => self.bench.subject.settle(),
-            Phase::Load | Phase::Run => self.chunks(mark),
+            Phase::Load | Phase::WarmUp | Phase::Run => self.chunks(mark),
         };
         if let Err(error) = outcome {
             self.shared.stop.store(true, Ordering::Relaxed);
@@ -154,7 +156,10 @@ impl<'a> Worker<'a> {
         loop {
             let chunk = self.shared.chunks.fetch_add(1, Ordering::Relaxed);
             let (start, end) = (chunk.saturating_mul(CHUNK), (chunk + 1).saturating_mul(CHUNK).min(total));
-            let mut rng = Xoshiro256PlusPlus::seed_from_u64(mix64(self.bench.options.seed ^ mix64(chunk)));
+            // The run's operations are the same with and without a warm-up, and others than its.
+            let salt = if self.phase == Phase::WarmUp { u64::MAX } else { 0 };
+            let mut rng =
+                Xoshiro256PlusPlus::seed_from_u64(mix64(self.bench.options.seed ^ mix64(chunk ^ salt)));
             for number in start..end {
                 if self.shared.stop.load(Ordering::Relaxed) {
                     return Ok(());
@@ -191,7 +196,10 @@ impl<'a> Worker<'a> {
 
     fn step(&mut self, rng: &mut Xoshiro256PlusPlus) -> Result<()> {
         let bench = self.bench;
-        let operation = pick(bench.options.workload.mix(), rng.random_range(0..100));
+        let operation = match self.phase {
+            Phase::WarmUp => Operation::Read,
+            _ => pick(bench.options.workload.mix(), rng.random_range(0..100)),
+        };
         if operation == Operation::Insert {
             return self.timed(operation, |worker| {
                 let index = bench.inserts.take();
