@@ -16,10 +16,28 @@ fn killed() -> Rig {
     db.flush().unwrap();
     db.keyspace("two").unwrap().put(b"older", b"v").unwrap();
     db.drop_keyspace("two").unwrap();
-    // Begins a log that no edit names.
+    // Begins a log that no edit names, since there is something to seal.
+    db.put(b"sealed", b"v").unwrap();
     db.checkpoint("/copy-fast".as_ref(), Some("/copy-slow".as_ref())).unwrap();
     db.keyspace("two").unwrap().put(b"new", b"v").unwrap();
     rig.killed()
+}
+
+#[test]
+fn checkpoints_of_an_idle_store_take_no_space_of_it() {
+    let rig = Rig::new();
+    let db = Db::open(rig.tiered()).unwrap();
+    db.put(b"key", b"value").unwrap();
+    let mut used = Vec::new();
+    // Nobody flushes meanwhile: what the first one has sealed holds back every log behind it.
+    for number in 0..40 {
+        let dir = |tier: &str| format!("/copy-{tier}-{number}");
+        db.checkpoint(dir("fast").as_ref(), Some(dir("slow").as_ref())).unwrap();
+        used.push(db.stats().used_bytes);
+    }
+    assert_eq!(used.first(), used.last());
+    db.put(b"another", b"value").unwrap();
+    assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
 #[test]

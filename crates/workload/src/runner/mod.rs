@@ -111,7 +111,7 @@ pub fn run_on(
         records: Records::new(options.key_size, options.value_size, options.seed)?,
         sampler: KeySampler::new(options.keys, options.records, options.seed)?,
         inserts: Inserts::new(options.records),
-        versions: Versions::new(if is_updating { options.records } else { 0 }, is_updating && !options.reuse),
+        versions: Versions::new(if is_updating && !options.reuse { options.records } else { 0 }),
     };
     let loaded = if options.reuse { None } else { Some(load(&bench, progress)?) };
     let (load, loaded) = loaded.map_or((None, None), |(figures, phase)| (Some(figures), Some(phase)));
