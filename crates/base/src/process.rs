@@ -8,7 +8,17 @@ use std::time::Duration;
 /// Processor time of all threads of this process so far.
 #[must_use]
 pub fn cpu_time() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent(rustix::time::ClockId::ProcessCPUTime)
+}
+
+/// Processor time of this thread so far.
+#[must_use]
+pub fn thread_cpu_time() -> Duration {
+    spent(rustix::time::ClockId::ThreadCPUTime)
+}
+
+fn spent(clock: rustix::time::ClockId) -> Duration {
+    let spent = rustix::time::clock_gettime(clock);
     let seconds = u64::try_from(spent.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(spent.tv_nsec).unwrap_or(0))
 }

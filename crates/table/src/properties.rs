@@ -41,6 +41,8 @@ pub struct Properties {
     pub value_bytes: u64,
     /// Data blocks.
     pub data_blocks: u64,
+    /// What the table's owner keeps with it; empty for none.
+    pub annotation: Bytes,
     /// Bytes of the file. Not on disk: known when it is finished.
     pub size_bytes: u64,
     /// Bytes behind the data blocks: one read of so many opens the table. Not on disk.
@@ -60,6 +62,7 @@ macro_rules! numbers {
 const TAG_SMALLEST: u64 = 32;
 const TAG_LARGEST: u64 = 33;
 const TAG_LARGEST_EXCLUSIVE: u64 = 34;
+const TAG_ANNOTATION: u64 = 35;
 
 impl Properties {
     /// Counts an entry.
@@ -110,6 +113,10 @@ impl Properties {
         put_bytes(&mut out, &self.smallest);
         put_varint(&mut out, TAG_LARGEST);
         put_bytes(&mut out, &self.largest);
+        if !self.annotation.is_empty() {
+            put_varint(&mut out, TAG_ANNOTATION);
+            put_bytes(&mut out, &self.annotation);
+        }
         out
     }
 
@@ -122,6 +129,7 @@ impl Properties {
             let mut value = get_bytes(&mut bytes)?;
             match tag {
                 TAG_SMALLEST => found.smallest = Bytes::copy_from_slice(value),
+                TAG_ANNOTATION => found.annotation = Bytes::copy_from_slice(value),
                 TAG_LARGEST => found.largest = Bytes::copy_from_slice(value),
                 TAG_LARGEST_EXCLUSIVE => found.largest_exclusive = get_varint(&mut value)? != 0,
                 _ => {
@@ -151,6 +159,7 @@ mod tests {
             largest: Bytes::from_static(b"zz"),
             largest_exclusive: true,
             sequence_max: 77,
+            annotation: Bytes::from_static(b"the owner's"),
             ..Properties::default()
         };
         let mut bytes = properties.encode();

@@ -239,6 +239,12 @@ impl Table {
         &self.index
     }
 
+    /// Number of the first data block that can hold `user_key` or keys behind it; the count of blocks if none can.
+    #[must_use]
+    pub fn block_of(&self, user_key: &[u8]) -> usize {
+        self.index.seek(user_key, seek_trailer(kelvin_base::SEQUENCE_MAX))
+    }
+
     /// User keys that cut the table into about `parts` pieces of like size.
     #[must_use]
     pub fn split_keys(&self, parts: usize) -> Vec<Vec<u8>> {

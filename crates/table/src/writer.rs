@@ -1,6 +1,6 @@
 //! Writes a table: entries in internal-key order, then filter, index, tombstones, properties and footer.
 //!
-//! Invariants: a key is refused if it does not sort behind the last; a filter hash is added once for each user key;
+//! Invariants: a key is refused if it does not sort behind the last; a filter hash is added once for each user key that the filter is to know;
 //! blocks are cut before they pass `block_size_bytes`. Tests: `tests/table/reader.rs`.
 
 use std::cmp::Ordering;
@@ -96,6 +96,30 @@ impl TableWriter {
     /// # Errors
     /// `InvalidArgument` if it does not sort behind the last one or is of no known kind; else the file's.
     pub fn add(&mut self, internal_key: &[u8], stored: &[u8]) -> Result<()> {
+        self.add_entry(internal_key, stored, true)
+    }
+
+    /// As [`Self::add`], but the filter will not know the key: for a table whose filter tells some of its keys from the
+    /// others, and which is never asked for a key by [`crate::Table::get`].
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn add_unfiltered(&mut self, internal_key: &[u8], stored: &[u8]) -> Result<()> {
+        self.add_entry(internal_key, stored, false)
+    }
+
+    /// Keeps `bytes` with the table's properties: what its owner wants to know of it. The last call counts.
+    pub fn annotate(&mut self, bytes: Vec<u8>) {
+        self.properties.annotation = bytes.into();
+    }
+
+    /// Number of the data block that the entry added last lies in.
+    #[must_use]
+    pub const fn data_block(&self) -> u64 {
+        self.properties.data_blocks
+    }
+
+    fn add_entry(&mut self, internal_key: &[u8], stored: &[u8], in_filter: bool) -> Result<()> {
         let (user_key, trailer) = split_internal(internal_key)
             .ok_or_else(|| Error::invalid("an internal key is shorter than a trailer"))?;
         let order = match self.first_key {
@@ -126,7 +150,7 @@ impl TableWriter {
             }
         }
         if new_user_key {
-            if self.options.filter_bits_per_key > 0 {
+            if in_filter && self.options.filter_bits_per_key > 0 {
                 self.hashes.push(hash64(user_key));
             }
             self.last_key.clear();

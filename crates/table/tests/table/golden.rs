@@ -58,6 +58,7 @@ fn the_bytes_of_a_small_table_never_change() {
             key_bytes: 20,
             value_bytes: 20,
             data_blocks: 2,
+            annotation: Bytes::new(),
             size_bytes: bytes.len() as u64,
             tail_bytes: properties.tail_bytes,
         }

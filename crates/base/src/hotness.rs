@@ -1,0 +1,76 @@
+//! What the engine asks of whoever tracks which keys are hot: the four operations of HotRAP's RALT (paper §3.2).
+//!
+//! A tracker is advisory: no answer of it may change what a store returns, only how fast. So nothing here fails. A tracker
+//! that cannot read what it knows says that nothing is hot. Implementors: RALT, an exact oracle in memory, and none.
+
+use std::fmt::Debug;
+use std::ops::Bound;
+
+/// A range of user keys, from `start` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange<'a> {
+    /// The first key.
+    pub start: &'a [u8],
+    /// Where it ends.
+    pub end: Bound<&'a [u8]>,
+}
+
+impl<'a> KeyRange<'a> {
+    /// Every key there can be.
+    pub const ALL: KeyRange<'static> = KeyRange { start: &[], end: Bound::Unbounded };
+
+    /// From `start` to `last`, which belongs to it.
+    #[must_use]
+    pub const fn closed(start: &'a [u8], last: &'a [u8]) -> Self {
+        Self { start, end: Bound::Included(last) }
+    }
+
+    /// True if `key` lies behind it.
+    #[must_use]
+    pub fn ends_before(&self, key: &[u8]) -> bool {
+        match self.end {
+            Bound::Included(last) => key > last,
+            Bound::Excluded(end) => key >= end,
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// True if `key` lies in it.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        key >= self.start && !self.ends_before(key)
+    }
+}
+
+/// Hot keys of a range, in order.
+pub trait HotKeys: Send {
+    /// The next one; `None` behind the last.
+    fn next(&mut self) -> Option<&[u8]>;
+}
+
+/// Tracks which keys are hot.
+pub trait HotTracker: Send + Sync + Debug {
+    /// A record with a value of `value_len` bytes was read. Never waits; an access may be lost.
+    fn access(&self, key: &[u8], value_len: usize);
+    /// True if `key` is hot, and rarely if it is not.
+    fn is_hot(&self, key: &[u8]) -> bool;
+    /// Bytes of the hot records (keys and values) in `range`, rather too many than too few.
+    fn hot_size(&self, range: KeyRange<'_>) -> u64;
+    /// The hot keys of `range`, as they are now.
+    fn hot_keys(&self, range: KeyRange<'_>) -> Box<dyn HotKeys + '_>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_knows_what_it_holds() {
+        let closed = KeyRange::closed(b"b", b"d");
+        assert_eq!([b"a", b"b", b"d", b"e"].map(|key| closed.contains(key)), [false, true, true, false]);
+        let open = KeyRange { start: b"b", end: Bound::Excluded(b"d") };
+        assert_eq!([b"a", b"b", b"c", b"d"].map(|key| open.contains(key)), [false, true, true, false]);
+        assert!(KeyRange::ALL.contains(b"") && KeyRange::ALL.contains(&[0xff; 9]));
+        assert!(open.ends_before(b"d") && !open.ends_before(b"a"));
+    }
+}

@@ -1,0 +1,176 @@
+//! What RALT's readers and its background work share, and how runs are written and installed.
+//!
+//! One job at a time works ([`Core::work`] holds the lock); readers only load the version. Every change of the runs is an
+//! install: a new version is published, and the runs that are in it no more are retired. The state file follows behind: it
+//! is advisory, like all of RALT.
+//!
+//! Files: `flush.rs` accesses to level 0, `compact.rs` levels, `evict.rs` limits, `state.rs` restart.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use kelvin_base::{KeyRange, Result};
+use parking_lot::Mutex;
+
+use crate::buffer::AccessBuffer;
+use crate::limits::Limits;
+use crate::merge::Merged;
+use crate::options::{Env, Options};
+use crate::record::Record;
+use crate::run::{Run, RunWriter, Shelf};
+use crate::score::Now;
+use crate::stats::Counters;
+use crate::version::{Placed, Version};
+
+/// What one job works on.
+#[derive(Debug)]
+pub struct Work {
+    /// Bytes accessed, keys and values together: the clock of slices and of counters.
+    pub accessed_bytes: u64,
+    /// Clocks.
+    pub now: Now,
+    /// Number of the next file.
+    pub next_number: u64,
+    /// For each level the last key that a compaction took from it: the next one goes on behind.
+    pub compacted_to: Vec<Vec<u8>>,
+    /// Set when everything is to be thrown away at the next job, and why.
+    pub is_doubtful: bool,
+}
+
+/// Readers' and workers' common ground.
+#[derive(Debug)]
+pub struct Core {
+    pub options: Options,
+    pub env: Env,
+    pub shelf: Shelf,
+    pub buffer: AccessBuffer,
+    pub version: ArcSwap<Version>,
+    pub work: Mutex<Work>,
+    pub counters: Counters,
+    /// A job is queued or running.
+    pub is_scheduled: AtomicBool,
+    pub is_closing: AtomicBool,
+}
+
+/// What becomes of a merged record: dropped, or kept and hot or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Drop,
+    Keep { is_hot: bool },
+}
+
+impl Core {
+    /// How often all counters have been lowered by one: once for each `R` bytes accessed.
+    pub fn epoch(&self, work: &Work) -> u32 {
+        u32::try_from(work.accessed_bytes / self.options.bounds.hot_bytes_max.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a record is hot for `version`.
+    pub fn is_hot(&self, version: &Version, now: Now, record: &Record) -> bool {
+        self.options.scoring.score(record.stamp, now) >= version.hot_score
+    }
+
+    /// Writes the merged records of `range` in `runs` (newest first) into new runs.
+    pub fn rewrite(
+        &self,
+        work: &mut Work,
+        runs: Vec<Placed>,
+        range: KeyRange<'_>,
+        fate: impl Fn(&[u8], &Record) -> Fate,
+    ) -> Result<Vec<Arc<Run>>> {
+        let mut outputs = Outputs::new(self);
+        let mut merged = Merged::new(runs, range, self.options.scoring, true)?;
+        while let Some((key, record)) = merged.next()? {
+            if let Fate::Keep { is_hot } = fate(key, &record) {
+                outputs.add(work, key, &record, is_hot)?;
+            }
+        }
+        self.counters.read_bytes.fetch_add(merged.take_read_bytes(), Ordering::Relaxed);
+        outputs.finish()
+    }
+
+    /// Publishes `levels` as the new version, retires the runs that are gone, and writes the state file.
+    pub fn install(&self, work: &Work, next: Version) {
+        let before = self.version.swap(Arc::new(next));
+        let after = self.version.load();
+        let kept: BTreeSet<u64> = after.placed().map(|placed| placed.run.number()).collect();
+        before
+            .placed()
+            .filter(|placed| !kept.contains(&placed.run.number()))
+            .for_each(|one| one.run.retire());
+        drop(before);
+        if let Err(error) = self.save_state(work, &after) {
+            self.counters.note_error(&error);
+        }
+    }
+
+    /// Forgets everything. What is in the version is retired; nothing is hot any more.
+    pub fn reset(&self, work: &mut Work) {
+        self.counters.resets.fetch_add(1, Ordering::Relaxed);
+        work.compacted_to.clear();
+        work.is_doubtful = false;
+        let limits = Limits::first(self.options.fast_bytes);
+        self.install(work, Version { now: work.now, limits, ..Version::default() });
+    }
+}
+
+/// New runs, cut at their size. Those that are not taken are removed.
+pub struct Outputs<'a> {
+    core: &'a Core,
+    open: Option<RunWriter>,
+    done: Vec<Arc<Run>>,
+}
+
+impl<'a> Outputs<'a> {
+    /// None yet.
+    pub const fn new(core: &'a Core) -> Self {
+        Self { core, open: None, done: Vec::new() }
+    }
+
+    /// Adds a record, behind the last one.
+    pub fn add(&mut self, work: &mut Work, key: &[u8], record: &Record, is_hot: bool) -> Result<()> {
+        let mut writer = match self.open.take() {
+            Some(writer) => writer,
+            None => {
+                work.next_number += 1;
+                RunWriter::new(&self.core.shelf, work.next_number)?
+            }
+        };
+        if let Err(error) = writer.add(key, record, is_hot) {
+            writer.discard();
+            return Err(error);
+        }
+        if writer.estimated_size_bytes() >= self.core.options.run_bytes {
+            self.close(writer)?;
+        } else {
+            self.open = Some(writer);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, writer: RunWriter) -> Result<()> {
+        let run = writer.finish()?;
+        self.core.counters.written_bytes.fetch_add(run.file_bytes(), Ordering::Relaxed);
+        self.done.push(run);
+        Ok(())
+    }
+
+    /// The finished runs.
+    pub fn finish(mut self) -> Result<Vec<Arc<Run>>> {
+        if let Some(writer) = self.open.take() {
+            self.close(writer)?;
+        }
+        Ok(std::mem::take(&mut self.done))
+    }
+}
+
+impl Drop for Outputs<'_> {
+    fn drop(&mut self) {
+        if let Some(writer) = self.open.take() {
+            writer.discard();
+        }
+        self.done.iter().for_each(|run| run.retire());
+    }
+}

@@ -1,0 +1,166 @@
+//! Eviction: the coldest records leave, and the limits follow the workload (paper §3.2 and §3.7).
+//!
+//! One scan of all runs, merged, finds out how much is stable and draws the samples for the two score thresholds. A second one
+//! merges everything into the deepest level and drops what is below the physical one; what lies between the two stays and is not
+//! hot. With auto-tuning unstable records go first: all of them, as Algorithm 1 says, so that what is unstable at the next
+//! eviction was accessed since this one.
+//!
+//! The second scan goes step by step through the keys: some runs of the deepest level and what overlaps them, an install, and
+//! on. So it needs room for one step's runs only, what it has merged is in force at once, and accesses that come meanwhile are
+//! flushed between the steps. Tests: `tests.rs`.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kelvin_base::{KeyRange, Result};
+
+use crate::compact::place;
+use crate::core::{Core, Fate, Work};
+use crate::limits::Limits;
+use crate::merge::Merged;
+use crate::record::{Record, physical_size};
+use crate::run::Sizes;
+use crate::threshold::Sampler;
+use crate::version::{LEVELS, Placed, Version};
+
+/// Runs of the deepest level that a step takes.
+pub const STEP_RUNS: usize = 4;
+
+/// What an eviction decided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Verdict {
+    /// Records below this score leave.
+    keep_score: f64,
+    /// Records below this one are not hot.
+    hot_score: f64,
+    /// Unstable records leave.
+    drops_unstable: bool,
+    limits: Limits,
+}
+
+impl Core {
+    /// True if the hot set or RALT itself is larger than it may be.
+    pub fn is_over_limit(&self) -> bool {
+        let version = self.version.load();
+        let (sizes, limits) = (version.sizes(), version.limits);
+        sizes.hot_bytes > limits.hot_bytes || sizes.physical_bytes > limits.physical_bytes
+    }
+
+    /// Drops what is coldest until a part of both limits is free again, and sets the limits anew.
+    pub fn evict(&self, work: &mut Work) -> Result<()> {
+        let verdict = self.judge(work)?;
+        work.now.turns += 1;
+        let (hot_score, limits, now) = (verdict.hot_score, verdict.limits, work.now);
+        let next = Version { hot_score, limits, now, ..Version::clone(&self.version.load()) };
+        self.install(work, next);
+        let deepest = self.version.load().deepest().max(1);
+        let begun = work.next_number;
+        let mut start: Option<Vec<u8>> = Some(Vec::new());
+        while let Some(from) = start.take() {
+            start = self.evict_step(work, (deepest, begun), &from, &verdict)?;
+            if self.buffer.wants_sorting() {
+                self.flush(work, &self.buffer.take_full())?;
+            }
+        }
+        self.counters.evictions.fetch_add(1, Ordering::Relaxed);
+        let sizes = self.version.load().sizes();
+        self.counters.note_limits(work.accessed_bytes, &limits, &sizes);
+        Ok(())
+    }
+
+    /// Scans everything, and decides.
+    fn judge(&self, work: &Work) -> Result<Verdict> {
+        let version = self.version.load_full();
+        let (now, epoch, tunes) = (work.now, self.epoch(work), self.options.has_auto_tuning);
+        let all = version.sizes();
+        let seed = self.options.seed.wrapping_add(u64::from(now.turns) << 32);
+        let mut by_hotrap = Sampler::new(all.hotrap_bytes, seed);
+        let mut by_physical = Sampler::new(all.physical_bytes, !seed);
+        let mut stable = Sizes::default();
+        let runs = version.placed().cloned().collect();
+        let mut merged = Merged::new(runs, KeyRange::ALL, self.options.scoring, true)?;
+        while let Some((key, record)) = merged.next()? {
+            if tunes && !record.is_stable(epoch) {
+                continue;
+            }
+            let score = self.options.scoring.score(record.stamp, now);
+            by_physical.see(physical_size(key), score);
+            by_hotrap.see(record.hotrap_size(key), score);
+            stable.see(key, &record, true);
+        }
+        self.counters.read_bytes.fetch_add(merged.take_read_bytes(), Ordering::Relaxed);
+        let limits = if tunes {
+            Limits::for_stable(stable.hotrap_bytes, stable.physical_bytes, &self.options.bounds)
+        } else {
+            version.limits
+        };
+        let free = |limit: u64| limit - limit / 100 * self.options.evict_percent.min(100);
+        // Only what is left over the limit goes by its score; with auto-tuning that is rare.
+        let keep = |size: u64, limit: u64| if size > free(limit) { free(limit) } else { size };
+        let hot_limit =
+            if tunes { self.options.bounds.hot_bytes_max.max(limits.hot_bytes) } else { limits.hot_bytes };
+        let physical_limit = if tunes { self.physical_bytes_max() } else { limits.physical_bytes };
+        let keep_score = by_physical.threshold(keep(stable.physical_bytes, physical_limit));
+        let hot_score = by_hotrap.threshold(keep(stable.hotrap_bytes, hot_limit)).max(keep_score);
+        Ok(Verdict { keep_score, hot_score, drops_unstable: tunes, limits })
+    }
+
+    /// What RALT may be in the end, whatever the workload: its share of the fast disk.
+    fn physical_bytes_max(&self) -> u64 {
+        Limits::first(self.options.fast_bytes).physical_bytes
+    }
+
+    /// One step from the key `from` on, into the level `deepest`; the key at which the next begins. Runs of level 0 that came
+    /// after the one numbered `begun` take no part.
+    fn evict_step(
+        &self,
+        work: &mut Work,
+        (deepest, begun): (usize, u64),
+        from: &[u8],
+        verdict: &Verdict,
+    ) -> Result<Option<Vec<u8>>> {
+        let version = self.version.load_full();
+        let mut ahead = version.levels[deepest].iter().filter(|placed| placed.run.first() >= from);
+        // Runs that this eviction has written already lie before `from`.
+        let count = ahead.by_ref().take(STEP_RUNS).count();
+        let end = if count == 0 { None } else { ahead.next().map(|placed| placed.run.first().to_vec()) };
+        let range = KeyRange { start: from, end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded) };
+        let mut inputs = version.meeting(range);
+        inputs.retain(|placed| placed.run.number() <= begun);
+        let epoch = self.epoch(work);
+        let (scoring, now) = (self.options.scoring, work.now);
+        let fate = |_: &[u8], record: &Record| {
+            let score = scoring.score(record.stamp, now);
+            if (verdict.drops_unstable && !record.is_stable(epoch)) || score < verdict.keep_score {
+                Fate::Drop
+            } else {
+                Fate::Keep { is_hot: score >= verdict.hot_score }
+            }
+        };
+        let runs = self.rewrite(work, inputs, range, fate)?;
+        let mut next = Version { now, ..Version::clone(&version) };
+        for level in &mut next.levels {
+            cut(level, begun, from, end.as_deref());
+        }
+        place(&mut next.levels[deepest], runs.into_iter().map(Placed::whole));
+        drop(version);
+        self.install(work, next);
+        Ok(end)
+    }
+}
+
+/// Takes the records from `from` to `end` out of the runs of `level` up to the number `begun`: those that end there go, others
+/// count from `end` on. Younger runs stay as they are: they lie before `from`, or came meanwhile.
+fn cut(level: &mut Vec<Placed>, begun: u64, from: &[u8], end: Option<&[u8]>) {
+    let takes_part = |placed: &Placed| placed.run.number() <= begun && placed.run.last() >= from;
+    let reaches_on = |placed: &Placed| end.is_some_and(|end| placed.run.last() >= end);
+    level.retain(|placed| !takes_part(placed) || reaches_on(placed));
+    let Some(end) = end else { return };
+    let end: Arc<[u8]> = end.into();
+    for placed in level.iter_mut().filter(|placed| takes_part(placed) && placed.first() < &*end) {
+        placed.from = Some(Arc::clone(&end));
+    }
+}
+
+const _: () = assert!(LEVELS > 2, "an eviction merges into a level below level 0");

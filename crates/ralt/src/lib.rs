@@ -1,0 +1,273 @@
+//! RALT, the Recent Access Lookup Table of HotRAP (paper §3.2 and §3.7): a small LSM-tree on the fast disk that logs accesses and
+//! knows which keys are hot.
+//!
+//! Usable by itself: whoever serves keys tells it each access, and asks which keys deserve the faster place.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use kelvin_base::{HotTracker, KeyRange, Lane, ThreadPool};
+//! use kelvin_ralt::{Env, Options, Ralt};
+//! use kelvin_storage::memory::MemoryStorage;
+//! use kelvin_storage::IoMode;
+//!
+//! let env = Env {
+//!     storage: Arc::new(MemoryStorage::new()),
+//!     dir: "/ralt".into(),
+//!     io: IoMode::Buffered,
+//!     executor: Arc::new(ThreadPool::new(1, 1, 1)?),
+//!     lane: Lane::Housekeeping,
+//! };
+//! let ralt = Ralt::open(env, Options::of_fast(100 << 20, *b"whose keys these"));
+//! ralt.access(b"user:4711", 200);
+//! ralt.settle();
+//! assert!(ralt.is_hot(b"user:4711") && !ralt.is_hot(b"user:4712"));
+//! assert_eq!(ralt.hot_size(KeyRange::ALL), 209);
+//! let mut keys = ralt.hot_keys(KeyRange::ALL);
+//! assert_eq!(keys.next(), Some(&b"user:4711"[..]));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Reading order: `record` and `score` (what is kept of a key), `buffer` and `flush` (how it gets there), `run`, `merge` and
+//! `version` (where it lies), `compact`, `threshold`, `limits` and `evict` (what leaves), `state` (restart).
+//!
+//! Nothing here fails towards its user: see [`kelvin_base::HotTracker`]. What goes wrong is counted, and told in [`Stats`].
+
+mod buffer;
+mod compact;
+mod core;
+mod evict;
+mod flush;
+pub mod limits;
+mod merge;
+mod options;
+mod oracle;
+mod record;
+mod run;
+mod score;
+mod state;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod threshold;
+mod version;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use kelvin_base::{Error, ErrorKind, HotKeys, HotTracker, KeyRange, Result, process};
+use parking_lot::Mutex;
+
+use crate::buffer::AccessBuffer;
+use crate::core::Core;
+use crate::merge::Merged;
+use crate::run::Shelf;
+use crate::stats::Counters;
+use crate::version::Version;
+
+pub use crate::options::{Env, Options};
+pub use crate::oracle::Oracle;
+pub use crate::score::Scoring;
+pub use crate::stats::{LimitsAt, Stats};
+
+/// The tracker. Clones are the same one.
+#[derive(Clone)]
+pub struct Ralt(Arc<Core>);
+
+impl Ralt {
+    /// Opens what an earlier one left in `env.dir`, or begins anew: whatever is in doubt there is thrown away.
+    #[must_use]
+    pub fn open(env: Env, options: Options) -> Self {
+        let shelf = Shelf {
+            storage: Arc::clone(&env.storage),
+            dir: env.dir.clone(),
+            io: env.io,
+            filter_bits_per_key: options.filter_bits_per_key,
+        };
+        let counters = Counters::default();
+        if let Err(source) = env.storage.create_dir_all(&env.dir) {
+            counters.note_error(&Error::io("making the hot-key tracker's directory", &env.dir, source));
+        }
+        let (work, version) = state::restore(&options, &shelf);
+        Self(Arc::new(Core {
+            buffer: AccessBuffer::new(options.buffer_bytes),
+            version: ArcSwap::from_pointee(version),
+            work: Mutex::new(work),
+            counters,
+            is_scheduled: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+            options,
+            env,
+            shelf,
+        }))
+    }
+
+    /// Sorts every access noted so far, and does all that is due then, on this thread.
+    pub fn settle(&self) {
+        self.0.run(true);
+    }
+
+    /// Settles, and takes no more work on. Accesses noted later are kept in memory only.
+    pub fn close(&self) {
+        self.0.is_closing.store(true, Ordering::Relaxed);
+        self.settle();
+    }
+
+    /// What it has done, and how large it is.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let core = &self.0;
+        let version = core.version.load();
+        let (sizes, limits) = (version.sizes(), version.limits);
+        Stats {
+            lost: core.buffer.lost(),
+            records: sizes.records,
+            physical_bytes: sizes.physical_bytes,
+            physical_limit_bytes: limits.physical_bytes,
+            hot_set_bytes: sizes.hot_bytes,
+            hot_set_limit_bytes: limits.hot_bytes,
+            disk_bytes: version.disk_bytes(),
+            memory_bytes: self.memory_bytes(),
+            runs: version.levels.iter().map(Vec::len).collect(),
+            hot_score: version.hot_score,
+            ..core.counters.stats()
+        }
+    }
+
+    /// Memory that it takes, or may take at any moment, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        (self.0.version.load().memory_bytes() + self.0.buffer.memory_bytes_max()) as u64
+    }
+}
+
+impl Core {
+    /// Queues a job, unless one is queued.
+    fn schedule(self: &Arc<Self>) {
+        if self.is_closing.load(Ordering::Relaxed) || self.is_scheduled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let core = Arc::clone(self);
+        self.env.executor.spawn(
+            self.env.lane,
+            Box::new(move || {
+                core.is_scheduled.store(false, Ordering::Release);
+                core.run(false);
+            }),
+        );
+    }
+
+    /// Does what is due. What fails costs what RALT knows, and nothing else.
+    fn run(self: &Arc<Self>, all: bool) {
+        let mut work = self.work.lock();
+        let begun = process::thread_cpu_time();
+        let done = if work.is_doubtful { Ok(()) } else { self.maintain(&mut work, all) };
+        if let Err(error) = &done {
+            self.counters.note_error(error);
+        }
+        // Damage does not go away; a device that is full or slow for a while may recover.
+        if work.is_doubtful || done.is_err_and(|error| error.kind() == ErrorKind::Corruption) {
+            self.reset(&mut work);
+        }
+        let spent = process::thread_cpu_time().saturating_sub(begun);
+        self.counters.cpu_us.fetch_add(u64::try_from(spent.as_micros()).unwrap_or(0), Ordering::Relaxed);
+        drop(work);
+        if self.buffer.wants_sorting() {
+            self.schedule();
+        }
+    }
+
+    /// A reader found damage.
+    fn doubt(self: &Arc<Self>, error: &Error) {
+        self.counters.note_error(error);
+        if error.kind() == ErrorKind::Corruption
+            && let Some(mut work) = self.work.try_lock()
+        {
+            work.is_doubtful = true;
+            drop(work);
+            self.schedule();
+        }
+    }
+}
+
+impl HotTracker for Ralt {
+    fn access(&self, key: &[u8], value_len: usize) {
+        if self.0.buffer.push(key, u32::try_from(value_len).unwrap_or(u32::MAX)) {
+            self.0.schedule();
+        }
+    }
+
+    fn is_hot(&self, key: &[u8]) -> bool {
+        self.0.version.load().is_hot(key)
+    }
+
+    fn hot_size(&self, range: KeyRange<'_>) -> u64 {
+        self.0.version.load().hot_size(range)
+    }
+
+    fn hot_keys(&self, range: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
+        let version = self.0.version.load_full();
+        let merged = Merged::new(version.meeting(range), range, self.0.options.scoring, true);
+        let merged = merged.inspect_err(|error| self.0.doubt(error)).ok();
+        Box::new(Scan { core: Arc::clone(&self.0), version, merged, key: Vec::new() })
+    }
+}
+
+impl fmt::Debug for Ralt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ralt").field("dir", &self.0.env.dir).finish_non_exhaustive()
+    }
+}
+
+/// Hot keys of a range, from the runs.
+struct Scan {
+    core: Arc<Core>,
+    version: Arc<Version>,
+    /// None once something could not be read: what comes behind counts as cold.
+    merged: Option<Merged>,
+    key: Vec<u8>,
+}
+
+impl Scan {
+    fn find(&mut self) -> Result<bool> {
+        let Some(merged) = &mut self.merged else { return Ok(false) };
+        while let Some((key, record)) = merged.next()? {
+            if self.core.is_hot(&self.version, self.version.now, &record) {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl HotKeys for Scan {
+    fn next(&mut self) -> Option<&[u8]> {
+        match self.find() {
+            Ok(true) => Some(&self.key),
+            Ok(false) => None,
+            Err(error) => {
+                self.core.doubt(&error);
+                self.merged = None;
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if let Some(merged) = &mut self.merged {
+            self.core.counters.read_bytes.fetch_add(merged.take_read_bytes(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// For fuzzing: what a state file of these options says, if it is sound.
+#[doc(hidden)]
+#[must_use]
+pub fn is_sound_state(options: &Options, bytes: &[u8]) -> bool {
+    state::decode(options, bytes).is_some()
+}

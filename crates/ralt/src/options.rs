@@ -1,0 +1,102 @@
+//! How RALT is set up.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kelvin_base::{Executor, Lane};
+use kelvin_storage::{IoMode, Storage};
+
+use crate::limits::Bounds;
+use crate::score::Scoring;
+
+/// The paper's α.
+const ALPHA: f64 = 0.999;
+/// Filter bits a hot key (the paper's are 20).
+const FILTER_BITS_PER_KEY: u32 = 16;
+
+/// Where RALT lies and who works for it.
+#[derive(Clone)]
+pub struct Env {
+    /// The fast disk.
+    pub storage: Arc<dyn Storage>,
+    /// Its directory there: nothing else may lie in it.
+    pub dir: PathBuf,
+    /// How its bytes travel.
+    pub io: IoMode,
+    /// Runs its background work.
+    pub executor: Arc<dyn Executor>,
+    /// Where that waits.
+    pub lane: Lane,
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").field("dir", &self.dir).field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// Figures of a RALT. [`Options::of_fast`] has the paper's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Whose accesses these are: files of another owner are thrown away.
+    pub owner: [u8; 16],
+    /// The fast disk's size, bytes.
+    pub fast_bytes: u64,
+    /// How hot a key is.
+    pub scoring: Scoring,
+    /// γ: a time slice passes each time so many bytes have been accessed.
+    pub slice_bytes: u64,
+    /// Bounds of the hot set.
+    pub bounds: Bounds,
+    /// Let the limits follow the workload (Algorithm 1). Without it they stay at the first ones, and an eviction takes the
+    /// coldest records whether they are stable or not.
+    pub has_auto_tuning: bool,
+    /// β: the part of a limit that an eviction frees, percent.
+    pub evict_percent: u64,
+    /// Memory for accesses that are not sorted yet, bytes.
+    pub buffer_bytes: usize,
+    /// A run's file is cut at this size, bytes.
+    pub run_bytes: u64,
+    /// T: size of each level over the one above.
+    pub level_ratio: u64,
+    /// Runs of level 0 that are merged down.
+    pub level0_runs: usize,
+    /// Filter bits a hot key.
+    pub filter_bits_per_key: u32,
+    /// What sampling follows from.
+    pub seed: u64,
+}
+
+impl Options {
+    /// The paper's figures for a fast disk of `fast_bytes`.
+    #[must_use]
+    pub fn of_fast(fast_bytes: u64, owner: [u8; 16]) -> Self {
+        // Accesses of a thousandth of the disk, or so, at a record's physical size.
+        let buffer = usize::try_from(fast_bytes / 256).unwrap_or(usize::MAX).clamp(64 << 10, 16 << 20);
+        Self {
+            owner,
+            fast_bytes,
+            scoring: Scoring::Exponential { alpha: ALPHA },
+            slice_bytes: (fast_bytes / 10).max(1),
+            bounds: Bounds::of_fast(fast_bytes),
+            has_auto_tuning: true,
+            evict_percent: 10,
+            buffer_bytes: buffer,
+            run_bytes: (fast_bytes / 200).clamp(64 << 10, 16 << 20),
+            level_ratio: 10,
+            level0_runs: 4,
+            filter_bits_per_key: FILTER_BITS_PER_KEY,
+            seed: 1,
+        }
+    }
+
+    /// Bytes that all its files may take while an eviction is under way: those that stay, the runs of one step once more,
+    /// and what was flushed meanwhile.
+    #[must_use]
+    pub fn disk_bytes_max(&self) -> u64 {
+        let physical = crate::limits::Limits::first(self.fast_bytes).physical_bytes;
+        let step = self.run_bytes.saturating_mul(2 * crate::evict::STEP_RUNS as u64 + 2);
+        physical.saturating_add(step).saturating_add(4 * self.buffer_bytes as u64)
+    }
+}

@@ -1,0 +1,350 @@
+//! RALT as a whole: against an exact model, under skew, over restarts, with damage and failing devices.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use kelvin_base::{Executor, HotTracker, KeyRange, Lane, ManualExecutor, ThreadPool};
+use kelvin_storage::fault::FaultStorage;
+use kelvin_storage::memory::MemoryStorage;
+use kelvin_storage::{AlignedBuf, Create, IoMode, Storage};
+
+use crate::record::Record;
+use crate::score::Now;
+use crate::{Env, Options, Ralt, Scoring};
+
+const DIR: &str = "/ralt";
+const OWNER: [u8; 16] = *b"the tests' store";
+
+fn env(storage: &Arc<dyn Storage>) -> Env {
+    let executor: Arc<dyn Executor> = Arc::new(ManualExecutor::new());
+    Env {
+        storage: Arc::clone(storage),
+        dir: DIR.into(),
+        io: IoMode::Buffered,
+        executor,
+        lane: Lane::Housekeeping,
+    }
+}
+
+fn memory() -> Arc<dyn Storage> {
+    Arc::new(MemoryStorage::new())
+}
+
+/// A RALT small enough for every mechanism to run within some thousand accesses.
+fn small(fast_bytes: u64) -> Options {
+    let buffer_bytes = 32 << 10;
+    Options { buffer_bytes, run_bytes: 16 << 10, level_ratio: 4, ..Options::of_fast(fast_bytes, OWNER) }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    // Spread, so that neighbours in number are none in order.
+    format!("user{:010}", number.wrapping_mul(0x9e37_79b9) % 10_000_000_000).into_bytes()
+}
+
+/// Small pseudo-random numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn hot_keys(ralt: &Ralt, range: KeyRange<'_>) -> Vec<Vec<u8>> {
+    let mut found = ralt.hot_keys(range);
+    std::iter::from_fn(|| found.next().map(<[u8]>::to_vec)).collect()
+}
+
+fn files(storage: &dyn Storage) -> usize {
+    storage
+        .list(Path::new(DIR))
+        .unwrap()
+        .iter()
+        .filter(|name| name.to_string_lossy().ends_with(".ralt"))
+        .count()
+}
+
+#[test]
+fn without_eviction_the_runs_hold_exactly_what_was_accessed() {
+    for scoring in [Scoring::Exponential { alpha: 0.9 }, Scoring::Lru, Scoring::Clock { max: 7 }] {
+        let storage = memory();
+        let options = Options { scoring, slice_bytes: 50_000, ..small(1 << 30) };
+        let ralt = Ralt::open(env(&storage), options.clone());
+        let (mut dice, mut model, mut accessed) = (Dice(5), BTreeMap::<Vec<u8>, Record>::new(), 0u64);
+        let mut now = Now::default();
+        for round in 0..60u64 {
+            let keys: Vec<Vec<u8>> = (0..200).map(|_| key(dice.below(1500))).collect();
+            keys.iter().for_each(|key| ralt.access(key, 100));
+            ralt.settle();
+            accessed += keys.iter().map(|key| key.len() as u64 + 100).sum::<u64>();
+            now = Now {
+                accesses: 200 * (round + 1),
+                slice: u32::try_from(accessed / 50_000).unwrap(),
+                turns: 0,
+            };
+            for key in keys {
+                let newer = Record::accessed(100, scoring, now, 0);
+                let merged = model.get(&key).map_or(newer, |older| Record::merge(scoring, older, &newer));
+                model.insert(key, merged);
+            }
+        }
+        let stats = ralt.stats();
+        assert_eq!((stats.accesses, stats.lost, stats.evictions, stats.resets), (12_000, 0, 0, 0));
+        assert!(stats.compactions > 5 && stats.runs.iter().skip(1).sum::<usize>() > 1, "{stats:?}");
+        let version = ralt.0.version.load_full();
+        let all = version.placed().cloned().collect();
+        let mut merged = crate::merge::Merged::new(all, KeyRange::ALL, scoring, true).unwrap();
+        for (key, want) in &model {
+            let (found, record) = merged.next().unwrap().unwrap();
+            assert_eq!(
+                (found, record.counter, record.is_tagged),
+                (key.as_slice(), want.counter, want.is_tagged)
+            );
+            let scores = [record, *want].map(|one| scoring.score(one.stamp, now));
+            assert!((scores[0] - scores[1]).abs() < 1e-6, "{scores:?}");
+        }
+        assert!(merged.next().unwrap().is_none());
+        assert_eq!(hot_keys(&ralt, KeyRange::ALL), model.keys().cloned().collect::<Vec<_>>());
+        let part = KeyRange { start: b"user2", end: Bound::Excluded(b"user7") };
+        let want: Vec<_> = model.keys().filter(|key| part.contains(key)).cloned().collect();
+        assert_eq!(hot_keys(&ralt, part), want);
+        assert!(model.keys().all(|key| ralt.is_hot(key)));
+        let wrong = (0..10_000).filter(|number| ralt.is_hot(format!("nobody{number}").as_bytes())).count();
+        assert_eq!(wrong, 0, "keys outside of every run");
+        let wrong = (0..10_000).filter(|number| ralt.is_hot(format!("user5{number}x").as_bytes())).count();
+        assert!(wrong < 60, "{wrong} of 10,000 wrongly hot");
+        assert_eq!(files(&*storage), version.placed().count());
+    }
+}
+
+#[test]
+fn the_hot_size_of_a_range_is_about_that_of_its_hot_keys() {
+    let ralt = Ralt::open(env(&memory()), small(1 << 30));
+    for number in 0..20_000 {
+        ralt.access(&key(number), 186);
+        if number % 200 == 199 {
+            ralt.settle();
+        }
+    }
+    assert_eq!(ralt.hot_size(KeyRange::ALL), 20_000 * 200);
+    for (start, end) in
+        [("user0", "user3"), ("user25", "user75"), ("user9", "user99"), ("a", "user5"), ("x", "y")]
+    {
+        let range = KeyRange { start: start.as_bytes(), end: Bound::Excluded(end.as_bytes()) };
+        let exact = hot_keys(&ralt, range).len() as u64 * 200;
+        let found = ralt.hot_size(range);
+        assert!(found.abs_diff(exact) < 20_000 * 200 / 20, "{start} to {end}: {exact}, found {found}");
+    }
+}
+
+/// Accesses `count` keys as `draw` says, settling as a job would.
+fn drive(ralt: &Ralt, count: u64, mut draw: impl FnMut() -> u64) {
+    for number in 0..count {
+        ralt.access(&key(draw()), 986);
+        if number % 200 == 199 {
+            ralt.settle();
+        }
+    }
+}
+
+/// 95 % of the accesses to `hot` keys from `from` on, the rest to 20,000.
+fn hotspot(seed: u64, from: u64, hot: u64) -> impl FnMut() -> u64 {
+    let mut dice = Dice(seed);
+    move || if dice.below(100) < 95 { from + dice.below(hot) } else { dice.below(20_000) }
+}
+
+#[test]
+fn under_a_hotspot_the_hot_set_becomes_the_hotspot_and_follows_it() {
+    // 20 MB of records, 2 MB of fast disk, a hotspot of 1 MB: what the paper's default workload has.
+    let fast_bytes = 2_000_000;
+    let storage = memory();
+    let ralt = Ralt::open(env(&storage), small(fast_bytes));
+    for (round, from) in [(1, 3_000), (2, 15_000)] {
+        drive(&ralt, 60_000, hotspot(round, from, 1_000));
+        let stats = ralt.stats();
+        let known = (from..from + 1_000).filter(|&number| ralt.is_hot(&key(number))).count();
+        assert!(known >= 950, "round {round}: {known} of the 1,000 are hot; {stats:?}");
+        let outside = (0..20_000).filter(|number| !(from..from + 1_000).contains(number));
+        let wrong = outside.filter(|&number| ralt.is_hot(&key(number))).count();
+        assert!(wrong < 500, "round {round}: {wrong} others are hot");
+        assert!(stats.evictions > 3 && stats.hot_set_bytes <= stats.hot_set_limit_bytes, "{stats:?}");
+        assert!((1_000_000..1_400_000).contains(&stats.hot_set_limit_bytes), "{stats:?}");
+        assert_eq!(stats.history.last().unwrap().limits.hot_bytes, stats.hot_set_limit_bytes);
+    }
+    let stats = ralt.stats();
+    assert!(stats.disk_bytes < small(fast_bytes).disk_bytes_max(), "{stats:?}");
+    assert_eq!(files(&*storage), stats.runs.iter().sum::<usize>());
+}
+
+#[test]
+fn under_uniform_access_little_is_hot() {
+    let ralt = Ralt::open(env(&memory()), small(2_000_000));
+    let mut dice = Dice(9);
+    drive(&ralt, 80_000, || dice.below(20_000));
+    let stats = ralt.stats();
+    assert!(stats.evictions > 5);
+    assert!(stats.hot_set_limit_bytes <= 700_000, "{stats:?}");
+    let hot = (0..20_000).filter(|&number| ralt.is_hot(&key(number))).count();
+    assert!(hot < 900, "{hot} of 20,000 are hot");
+}
+
+#[test]
+fn with_fixed_limits_an_eviction_frees_a_tenth_and_keeps_the_highest_scores() {
+    let options = Options { has_auto_tuning: false, ..small(2_000_000) };
+    let ralt = Ralt::open(env(&memory()), options);
+    // Key n is accessed in n / 100 of the 40 rounds: the higher, the hotter.
+    for round in 0..40 {
+        let mut keys = round * 100..4_000;
+        drive(&ralt, 4_000 - round * 100, || keys.next().unwrap());
+    }
+    let stats = ralt.stats();
+    assert!(stats.evictions > 0 && stats.hot_set_limit_bytes == 1_000_000, "{stats:?}");
+    assert!(stats.hot_set_bytes <= 1_000_000);
+    let hot = |numbers: std::ops::Range<u64>| numbers.filter(|&number| ralt.is_hot(&key(number))).count();
+    assert!(hot(3_500..4_000) > 490 && hot(0..2_000) < 400, "{} {}", hot(3_500..4_000), hot(0..2_000));
+}
+
+#[test]
+fn it_goes_on_after_a_restart_and_starts_anew_for_another_owner_or_another_way_of_scoring() {
+    let storage = memory();
+    let ralt = Ralt::open(env(&storage), small(2_000_000));
+    drive(&ralt, 30_000, hotspot(3, 500, 1_000));
+    ralt.close();
+    let (hot, before) = (hot_keys(&ralt, KeyRange::ALL), ralt.stats());
+    assert!(hot.len() > 900);
+    drop(ralt);
+    let again = Ralt::open(env(&storage), small(2_000_000));
+    let after = again.stats();
+    assert_eq!(hot_keys(&again, KeyRange::ALL), hot);
+    assert_eq!(
+        (after.hot_set_limit_bytes, after.runs, after.records),
+        (before.hot_set_limit_bytes, before.runs, before.records)
+    );
+    drop(again);
+    for other in [
+        Options { owner: [7; 16], ..small(2_000_000) },
+        Options { scoring: Scoring::Lru, ..small(2_000_000) },
+    ] {
+        let storage = copy_of(&*storage);
+        let other = Ralt::open(env(&storage), other);
+        assert_eq!((hot_keys(&other, KeyRange::ALL).len(), files(&*storage)), (0, 0));
+        other.access(b"user", 5);
+        other.settle();
+        assert!(other.is_hot(b"user"));
+    }
+}
+
+fn read(storage: &dyn Storage, path: &Path) -> Vec<u8> {
+    let len = usize::try_from(storage.file_len(path).unwrap()).unwrap();
+    let mut buf = AlignedBuf::new();
+    let range = storage.open(path, IoMode::Buffered).unwrap().read_at(0, len, &mut buf).unwrap();
+    buf.as_slice()[range].to_vec()
+}
+
+fn write(storage: &dyn Storage, path: &Path, bytes: &[u8]) {
+    let _absent = storage.remove(path);
+    let mut file = storage.create(path, Create::new(IoMode::Buffered)).unwrap();
+    file.append(bytes).unwrap();
+    file.flush().unwrap();
+}
+
+fn copy_of(storage: &dyn Storage) -> Arc<dyn Storage> {
+    let copy = memory();
+    copy.create_dir_all(Path::new(DIR)).unwrap();
+    for name in storage.list(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(name);
+        write(&*copy, &path, &read(storage, &path));
+    }
+    copy
+}
+
+#[test]
+fn whatever_lies_in_its_directory_it_opens_and_works() {
+    let storage = memory();
+    let ralt = Ralt::open(env(&storage), small(2_000_000));
+    drive(&ralt, 4_000, hotspot(3, 500, 1_000));
+    ralt.close();
+    drop(ralt);
+    let mut dice = Dice(77);
+    for name in storage.list(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(name);
+        let good = read(&*storage, &path);
+        for round in 0..30 {
+            let damaged = copy_of(&*storage);
+            let at = usize::try_from(dice.below(good.len() as u64)).unwrap();
+            let bad = match round % 3 {
+                0 => good[..at].to_vec(),
+                1 => (0..good.len()).map(|_| u8::try_from(dice.below(256)).unwrap()).collect(),
+                _ => {
+                    let mut bad = good.clone();
+                    bad[at] ^= 1 << dice.below(8);
+                    bad
+                }
+            };
+            write(&*damaged, &path, &bad);
+            let ralt = Ralt::open(env(&damaged), small(2_000_000));
+            let _found_out_by_a_scan = hot_keys(&ralt, KeyRange::ALL);
+            drive(&ralt, 1_000, hotspot(4, 500, 1_000));
+            assert!(hot_keys(&ralt, KeyRange::ALL).len() > 100, "{} cut or flipped at {at}", path.display());
+        }
+    }
+}
+
+#[test]
+fn any_failing_operation_costs_what_it_knows_and_nothing_else() {
+    let clean = Arc::new(FaultStorage::new(memory(), 1));
+    let run = |storage: &Arc<FaultStorage>| {
+        let shared: Arc<dyn Storage> = Arc::<FaultStorage>::clone(storage);
+        let ralt = Ralt::open(env(&shared), small(300_000));
+        drive(&ralt, 3_000, hotspot(3, 500, 100));
+        ralt
+    };
+    drop(run(&clean));
+    let operations = clean.operations();
+    assert!(operations > 500, "{operations}");
+    for nth in (1..=operations).step_by(7) {
+        let storage = Arc::new(FaultStorage::new(memory(), 1));
+        storage.fail_nth(nth, 5);
+        let ralt = run(&storage);
+        let told = ralt.stats().last_error;
+        storage.clear();
+        drive(&ralt, 3_000, hotspot(3, 500, 100));
+        let known = (500..600).filter(|&number| ralt.is_hot(&key(number))).count();
+        assert!(known > 80, "operation {nth} failed: {known} of 100 are hot; {told:?}");
+    }
+}
+
+#[test]
+fn readers_and_background_work_go_on_together() {
+    let storage = memory();
+    let executor: Arc<dyn Executor> = Arc::new(ThreadPool::new(1, 1, 1).unwrap());
+    let ralt = Ralt::open(Env { executor, ..env(&storage) }, small(2_000_000));
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let ralt = &ralt;
+            scope.spawn(move || {
+                let mut draw = hotspot(thread, 2_000, 1_000);
+                for number in 0..40_000 {
+                    let key = key(draw());
+                    ralt.access(&key, 986);
+                    if number % 50 == 0 {
+                        let _either = ralt.is_hot(&key);
+                        let _about = ralt.hot_size(KeyRange::closed(&key, b"v"));
+                    }
+                    if number % 4_000 == 0 {
+                        let keys = hot_keys(ralt, KeyRange { start: &key, end: Bound::Unbounded });
+                        assert!(keys.is_sorted() && keys.iter().all(|found| *found >= key));
+                    }
+                }
+            });
+        }
+    });
+    ralt.settle();
+    let stats = ralt.stats();
+    assert_eq!(stats.accesses + stats.lost, 120_000);
+    assert_eq!((stats.resets, &stats.last_error), (0, &None));
+    assert!(stats.evictions > 0, "{stats:?}");
+}
