@@ -19,6 +19,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -52,22 +53,40 @@ struct Workers {
     wake: Condvar,
 }
 
+/// What became of a job. Changed under the workers' lock only.
+#[derive(Default)]
+struct Fate {
+    has_ended: AtomicBool,
+    /// Its caller's time has passed: it need not begin any more.
+    is_given_up: AtomicBool,
+}
+
 #[derive(Default)]
 struct WorkersState {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<(Job, Arc<Fate>)>,
     idle: usize,
     total: usize,
+    /// Jobs that were given up and have not ended.
+    given_up: usize,
     stopping: bool,
 }
 
 fn work(workers: &Workers) {
     let mut state = workers.state.lock();
     loop {
-        if let Some(job) = state.jobs.pop_front() {
+        if let Some((job, fate)) = state.jobs.pop_front() {
             drop(state);
-            // The waiting caller sees that its operation never reported.
-            let _outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            if fate.is_given_up.load(Ordering::Relaxed) {
+                drop(job);
+            } else {
+                // The waiting caller sees that its operation never reported.
+                let _outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            }
             state = workers.state.lock();
+            fate.has_ended.store(true, Ordering::Relaxed);
+            if fate.is_given_up.load(Ordering::Relaxed) {
+                state.given_up -= 1;
+            }
         } else if state.stopping {
             state.total -= 1;
             return;
@@ -80,22 +99,34 @@ fn work(workers: &Workers) {
 }
 
 impl Workers {
-    /// Queues `job` for an idle or a new thread; false if there are too many.
-    fn run(self: &Arc<Self>, workers_max: usize, job: Job) -> io::Result<bool> {
+    /// Queues `job` for an idle or a new thread, or for the first to be done if there may be no more; `None` if nobody
+    /// waits any more for what all of them do.
+    fn run(self: &Arc<Self>, workers_max: usize, job: Job) -> io::Result<Option<Arc<Fate>>> {
+        let fate = Arc::new(Fate::default());
         let mut state = self.state.lock();
         if state.jobs.len() < state.idle {
-            state.jobs.push_back(job);
+            state.jobs.push_back((job, Arc::clone(&fate)));
             self.wake.notify_one();
-            return Ok(true);
+            return Ok(Some(fate));
         }
-        if state.total >= workers_max {
-            return Ok(false);
+        if state.total < workers_max {
+            let workers = Arc::clone(self);
+            std::thread::Builder::new().name("kelvin-deadline".to_string()).spawn(move || work(&workers))?;
+            state.total += 1;
+        } else if state.given_up >= workers_max {
+            return Ok(None);
         }
-        let workers = Arc::clone(self);
-        std::thread::Builder::new().name("kelvin-deadline".to_string()).spawn(move || work(&workers))?;
-        state.total += 1;
-        state.jobs.push_back(job);
-        Ok(true)
+        state.jobs.push_back((job, Arc::clone(&fate)));
+        Ok(Some(fate))
+    }
+
+    /// Says that nobody waits any more for the job of `fate`.
+    fn give_up(&self, fate: &Fate) {
+        let mut state = self.state.lock();
+        if !fate.has_ended.load(Ordering::Relaxed) {
+            fate.is_given_up.store(true, Ordering::Relaxed);
+            state.given_up += 1;
+        }
     }
 }
 
@@ -170,9 +201,8 @@ impl Shared {
             // Nobody listens any more after a timeout; what came out is dropped here.
             let _sent = sender.send(operation());
         });
-        if !self.workers.run(self.deadline.workers_max, job)? {
-            return Err(timed_out("every worker waits for the device"));
-        }
+        let fate = self.workers.run(self.deadline.workers_max, job)?;
+        let fate = fate.ok_or_else(|| timed_out("every worker waits for the device"))?;
         let answer = ended.wait_until(&*self.clock, at, || match receiver.try_recv() {
             Err(mpsc::TryRecvError::Empty) => None,
             answer => Some(answer),
@@ -183,7 +213,10 @@ impl Shared {
                 Ok(answer)
             }
             Some(Err(_)) => Err(io::Error::other("a device operation panicked")),
-            None => Err(self.trip()),
+            None => {
+                self.workers.give_up(&fate);
+                Err(self.trip())
+            }
         }
     }
 
@@ -472,5 +505,23 @@ mod tests {
         assert_eq!(kind(storage.exists(Path::new(NAME))), io::ErrorKind::TimedOut, "and nobody waits for it");
         assert_eq!(fault.operations(), 4);
         fault.release();
+    }
+
+    #[test]
+    fn a_call_waits_for_a_busy_worker_unless_all_are_given_up() {
+        let (fault, _clock, storage) = hanging();
+        fault.add(Rule::new(Op::Exists, Effect::Stall));
+        std::thread::scope(|scope| {
+            let calls: Vec<_> =
+                (0..7).map(|_| scope.spawn(|| storage.exists(Path::new(NAME)).unwrap())).collect();
+            fault.wait_stalled(4);
+            fault.clear();
+            fault.release();
+            assert!(
+                calls.into_iter().all(|call| !call.join().unwrap()),
+                "three of them waited for the first four"
+            );
+        });
+        assert!(!storage.is_tripped());
     }
 }
