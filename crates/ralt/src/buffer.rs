@@ -7,6 +7,7 @@
 //! Tests stand below.
 
 use std::cell::Cell;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -71,13 +72,14 @@ pub struct AccessBuffer {
 thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
-static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
 
-/// The shard of this thread.
+/// The shard of this thread: it follows from the thread's own name for itself.
 fn own_shard() -> usize {
     SHARD.with(|shard| {
         if shard.get() == usize::MAX {
-            shard.set(NEXT_SHARD.fetch_add(1, Ordering::Relaxed) % SHARDS);
+            let mut hasher = DefaultHasher::new();
+            std::thread::current().id().hash(&mut hasher);
+            shard.set(usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or(0));
         }
         shard.get()
     })

@@ -1,6 +1,5 @@
 //! Leveled compaction of RALT's own runs (paper §3.2), so that a hotness check asks few filters.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kelvin_base::{KeyRange, Result};
@@ -25,7 +24,7 @@ impl Core {
         } else {
             let is_full = |&level: &usize| version.level_bytes(level) > self.level_bytes_max(level);
             let Some(level) = (1..LEVELS - 1).find(is_full) else { return Ok(false) };
-            (level, vec![self.next_of(work, &version, level)])
+            (level, vec![next_of(&work.compacted_to[level], &version.levels[level])])
         };
         let Some(first) = taken.iter().map(Placed::first).min() else { return Ok(false) };
         let Some(last) = taken.iter().map(|placed| placed.run.last()).max() else { return Ok(false) };
@@ -38,9 +37,6 @@ impl Core {
         let fate = |_: &[u8], record: &Record| Fate::Keep { is_hot: self.is_hot(&version, now, record) };
         let runs = self.rewrite(work, inputs, KeyRange::ALL, fate)?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        if work.compacted_to.len() < LEVELS {
-            work.compacted_to.resize(LEVELS, Vec::new());
-        }
         work.compacted_to[level] = last.to_vec();
         let mut next = Version { now, ..Version::clone(&version) };
         for level in [level, level + 1] {
@@ -51,14 +47,11 @@ impl Core {
         self.install(work, next);
         Ok(true)
     }
+}
 
-    /// The run of `level` behind the one that was compacted last.
-    fn next_of(&self, work: &Work, version: &Version, level: usize) -> Placed {
-        let behind = work.compacted_to.get(level).map_or(&[][..], Vec::as_slice);
-        let runs = &version.levels[level];
-        let next = runs.iter().find(|placed| placed.run.first() > behind).unwrap_or(&runs[0]);
-        Placed { run: Arc::clone(&next.run), from: next.from.clone() }
-    }
+/// Of a level's `runs`, the first behind the key at which the last compaction ended; from the start again at its end.
+fn next_of(behind: &[u8], runs: &[Placed]) -> Placed {
+    runs.iter().find(|placed| placed.run.first() > behind).unwrap_or(&runs[0]).clone()
 }
 
 /// Puts `runs` where their keys belong in a sorted level.

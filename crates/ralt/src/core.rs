@@ -22,7 +22,7 @@ use crate::record::Record;
 use crate::run::{Run, RunWriter, Shelf};
 use crate::score::Now;
 use crate::stats::Counters;
-use crate::version::{Placed, Version};
+use crate::version::{LEVELS, Placed, Version};
 
 /// What one job works on.
 #[derive(Debug)]
@@ -34,9 +34,7 @@ pub struct Work {
     /// Number of the next file.
     pub next_number: u64,
     /// For each level the last key that a compaction took from it: the next one goes on behind.
-    pub compacted_to: Vec<Vec<u8>>,
-    /// Set when everything is to be thrown away at the next job, and why.
-    pub is_doubtful: bool,
+    pub compacted_to: [Vec<u8>; LEVELS],
 }
 
 /// Readers' and workers' common ground.
@@ -49,8 +47,10 @@ pub struct Core {
     pub version: ArcSwap<Version>,
     pub work: Mutex<Work>,
     pub counters: Counters,
-    /// A job is queued or running.
+    /// A job is queued and has not begun.
     pub is_scheduled: AtomicBool,
+    /// A reader found damage: everything is to be thrown away by the next job.
+    pub is_doubtful: AtomicBool,
     pub is_closing: AtomicBool,
 }
 
@@ -91,7 +91,7 @@ impl Core {
         outputs.finish()
     }
 
-    /// Publishes `levels` as the new version, retires the runs that are gone, and writes the state file.
+    /// Publishes `next`, retires the runs that are gone, and writes the state file.
     pub fn install(&self, work: &Work, next: Version) {
         let before = self.version.swap(Arc::new(next));
         let after = self.version.load();
@@ -109,8 +109,7 @@ impl Core {
     /// Forgets everything. What is in the version is retired; nothing is hot any more.
     pub fn reset(&self, work: &mut Work) {
         self.counters.resets.fetch_add(1, Ordering::Relaxed);
-        work.compacted_to.clear();
-        work.is_doubtful = false;
+        work.compacted_to = Default::default();
         let limits = Limits::first(self.options.fast_bytes);
         self.install(work, Version { now: work.now, limits, ..Version::default() });
     }

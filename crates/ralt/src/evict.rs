@@ -34,8 +34,6 @@ struct Verdict {
     keep_score: f64,
     /// Records below this one are not hot.
     hot_score: f64,
-    /// Unstable records leave.
-    drops_unstable: bool,
     limits: Limits,
 }
 
@@ -103,7 +101,7 @@ impl Core {
         let physical_limit = if tunes { self.physical_bytes_max() } else { limits.physical_bytes };
         let keep_score = by_physical.threshold(keep(stable.physical_bytes, physical_limit));
         let hot_score = by_hotrap.threshold(keep(stable.hotrap_bytes, hot_limit)).max(keep_score);
-        Ok(Verdict { keep_score, hot_score, drops_unstable: tunes, limits })
+        Ok(Verdict { keep_score, hot_score, limits })
     }
 
     /// What RALT may be in the end, whatever the workload: its share of the fast disk.
@@ -129,10 +127,10 @@ impl Core {
         let mut inputs = version.meeting(range);
         inputs.retain(|placed| placed.run.number() <= begun);
         let epoch = self.epoch(work);
-        let (scoring, now) = (self.options.scoring, work.now);
+        let (scoring, tunes, now) = (self.options.scoring, self.options.has_auto_tuning, work.now);
         let fate = |_: &[u8], record: &Record| {
             let score = scoring.score(record.stamp, now);
-            if (verdict.drops_unstable && !record.is_stable(epoch)) || score < verdict.keep_score {
+            if (tunes && !record.is_stable(epoch)) || score < verdict.keep_score {
                 Fate::Drop
             } else {
                 Fate::Keep { is_hot: score >= verdict.hot_score }

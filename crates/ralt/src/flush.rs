@@ -1,6 +1,5 @@
 //! From the unsorted buffer to a run of level 0 (paper §3.2).
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kelvin_base::{KEY_BYTES_MAX, Result};
@@ -51,7 +50,7 @@ impl Core {
     }
 
     /// Does what is due: flushes what waits (`all`: everything), keeps the levels in shape, evicts.
-    pub fn maintain(self: &Arc<Self>, work: &mut Work, all: bool) -> Result<()> {
+    pub fn maintain(&self, work: &mut Work, all: bool) -> Result<()> {
         let taken = if all { self.buffer.take_all() } else { self.buffer.take_full() };
         self.flush(work, &taken)?;
         drop(taken);

@@ -96,6 +96,7 @@ impl Ralt {
             work: Mutex::new(work),
             counters,
             is_scheduled: AtomicBool::new(false),
+            is_doubtful: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             options,
             env,
@@ -162,13 +163,15 @@ impl Core {
     fn run(self: &Arc<Self>, all: bool) {
         let mut work = self.work.lock();
         let begun = process::thread_cpu_time();
-        let done = if work.is_doubtful { Ok(()) } else { self.maintain(&mut work, all) };
-        if let Err(error) = &done {
-            self.counters.note_error(error);
-        }
-        // Damage does not go away; a device that is full or slow for a while may recover.
-        if work.is_doubtful || done.is_err_and(|error| error.kind() == ErrorKind::Corruption) {
+        if self.is_doubtful.swap(false, Ordering::Relaxed) {
             self.reset(&mut work);
+        }
+        if let Err(error) = self.maintain(&mut work, all) {
+            self.counters.note_error(&error);
+            // Damage does not go away; a device that is full or slow for a while may recover.
+            if error.kind() == ErrorKind::Corruption {
+                self.reset(&mut work);
+            }
         }
         let spent = process::thread_cpu_time().saturating_sub(begun);
         self.counters.cpu_us.fetch_add(u64::try_from(spent.as_micros()).unwrap_or(0), Ordering::Relaxed);
@@ -181,11 +184,8 @@ impl Core {
     /// A reader found damage.
     fn doubt(self: &Arc<Self>, error: &Error) {
         self.counters.note_error(error);
-        if error.kind() == ErrorKind::Corruption
-            && let Some(mut work) = self.work.try_lock()
-        {
-            work.is_doubtful = true;
-            drop(work);
+        if error.kind() == ErrorKind::Corruption {
+            self.is_doubtful.store(true, Ordering::Relaxed);
             self.schedule();
         }
     }
@@ -263,11 +263,4 @@ impl Drop for Scan {
             self.core.counters.read_bytes.fetch_add(merged.take_read_bytes(), Ordering::Relaxed);
         }
     }
-}
-
-/// For fuzzing: what a state file of these options says, if it is sound.
-#[doc(hidden)]
-#[must_use]
-pub fn is_sound_state(options: &Options, bytes: &[u8]) -> bool {
-    state::decode(options, bytes).is_some()
 }

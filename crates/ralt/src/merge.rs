@@ -25,7 +25,6 @@ pub struct Merged {
     scoring: Scoring,
     end: Option<End>,
     key: Vec<u8>,
-    read_bytes: u64,
 }
 
 /// The first key that is not wanted any more, or the last that is.
@@ -54,7 +53,7 @@ impl Merged {
             std::ops::Bound::Excluded(key) => Some(End::Before(key.to_vec())),
             std::ops::Bound::Unbounded => None,
         };
-        Ok(Self { sources, scoring, end, key: Vec::new(), read_bytes: 0 })
+        Ok(Self { sources, scoring, end, key: Vec::new() })
     }
 
     /// The next key and its record; `None` behind the last.
@@ -97,7 +96,6 @@ impl Merged {
 
     /// Bytes read since this was last asked.
     pub fn take_read_bytes(&mut self) -> u64 {
-        self.read_bytes += self.sources.iter_mut().map(|source| source.iter.take_io().bytes).sum::<u64>();
-        std::mem::take(&mut self.read_bytes)
+        self.sources.iter_mut().map(|source| source.iter.take_io().bytes).sum()
     }
 }

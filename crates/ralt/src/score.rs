@@ -72,7 +72,7 @@ impl Scoring {
         let tick = newer.tick.max(older.tick);
         let passed = f64::from(tick - older.tick);
         let score = match self {
-            // A slice in which both saw the key counts once.
+            // The slice of the last access of both counts once.
             Self::Exponential { .. } if older.tick >= newer.tick => older.score + newer.score - 1.0,
             Self::Exponential { alpha } => older.score * alpha.powf(passed) + newer.score,
             Self::Lru => older.score.max(newer.score),

@@ -167,13 +167,8 @@ fn open_runs(shelf: &Shelf, state: &State) -> Option<Version> {
 
 /// What was there before, or nothing. Files that belong to nothing are removed.
 pub fn restore(options: &Options, shelf: &Shelf) -> (Work, Version) {
-    let first = Work {
-        accessed_bytes: 0,
-        now: Now::default(),
-        next_number: 0,
-        compacted_to: Vec::new(),
-        is_doubtful: false,
-    };
+    let first =
+        Work { accessed_bytes: 0, now: Now::default(), next_number: 0, compacted_to: Default::default() };
     let state = read(options, &*shelf.storage, &shelf.dir);
     let opened = state.as_ref().and_then(|state| open_runs(shelf, state));
     let (work, version) = match state.zip(opened) {

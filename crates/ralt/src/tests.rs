@@ -160,7 +160,9 @@ fn hotspot(seed: u64, from: u64, hot: u64) -> impl FnMut() -> u64 {
 fn under_a_hotspot_the_hot_set_becomes_the_hotspot_and_follows_it() {
     // 20 MB of records, 2 MB of fast disk, a hotspot of 1 MB: what the paper's default workload has.
     let fast_bytes = 2_000_000;
-    let storage = memory();
+    // Its disk holds what it may take and not a block more: whatever did not fit would be an error.
+    let storage: Arc<dyn Storage> =
+        Arc::new(MemoryStorage::with_capacity(small(fast_bytes).disk_bytes_max()));
     let ralt = Ralt::open(env(&storage), small(fast_bytes));
     for (round, from) in [(1, 3_000), (2, 15_000)] {
         drive(&ralt, 60_000, hotspot(round, from, 1_000));
@@ -175,7 +177,7 @@ fn under_a_hotspot_the_hot_set_becomes_the_hotspot_and_follows_it() {
         assert_eq!(stats.history.last().unwrap().limits.hot_bytes, stats.hot_set_limit_bytes);
     }
     let stats = ralt.stats();
-    assert!(stats.disk_bytes < small(fast_bytes).disk_bytes_max(), "{stats:?}");
+    assert_eq!(stats.last_error, None);
     assert_eq!(files(&*storage), stats.runs.iter().sum::<usize>());
 }
 
@@ -322,29 +324,38 @@ fn readers_and_background_work_go_on_together() {
     let storage = memory();
     let executor: Arc<dyn Executor> = Arc::new(ThreadPool::new(1, 1, 1).unwrap());
     let ralt = Ralt::open(Env { executor, ..env(&storage) }, small(2_000_000));
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let ralt = &ralt;
-            scope.spawn(move || {
-                let mut draw = hotspot(thread, 2_000, 1_000);
-                for number in 0..40_000 {
-                    let key = key(draw());
-                    ralt.access(&key, 986);
-                    if number % 50 == 0 {
-                        let _either = ralt.is_hot(&key);
-                        let _about = ralt.hot_size(KeyRange::closed(&key, b"v"));
+    // Readers never wait for the worker, so that on a busy machine most accesses are lost: they go on until it has evicted.
+    let pushed: u64 = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|thread| {
+                let ralt = &ralt;
+                scope.spawn(move || {
+                    let mut draw = hotspot(thread, 2_000, 1_000);
+                    for number in 0_u64..100_000_000 {
+                        let key = key(draw());
+                        ralt.access(&key, 986);
+                        if number % 50 == 0 {
+                            let _either = ralt.is_hot(&key);
+                            let _about = ralt.hot_size(KeyRange::closed(&key, b"v"));
+                        }
+                        if number % 4_000 == 0 {
+                            let keys = hot_keys(ralt, KeyRange { start: &key, end: Bound::Unbounded });
+                            assert!(keys.is_sorted() && keys.iter().all(|found| *found >= key));
+                            if number >= 40_000 && ralt.stats().evictions > 0 {
+                                return number + 1;
+                            }
+                            std::thread::yield_now();
+                        }
                     }
-                    if number % 4_000 == 0 {
-                        let keys = hot_keys(ralt, KeyRange { start: &key, end: Bound::Unbounded });
-                        assert!(keys.is_sorted() && keys.iter().all(|found| *found >= key));
-                    }
-                }
-            });
-        }
+                    100_000_000
+                })
+            })
+            .collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
     });
     ralt.settle();
     let stats = ralt.stats();
-    assert_eq!(stats.accesses + stats.lost, 120_000);
+    assert_eq!(stats.accesses + stats.lost, pushed);
     assert_eq!((stats.resets, &stats.last_error), (0, &None));
     assert!(stats.evictions > 0, "{stats:?}");
 }

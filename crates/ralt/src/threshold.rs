@@ -6,6 +6,8 @@
 //!
 //! Tests stand below.
 
+use kelvin_base::hash::hash64_seeded;
+
 /// How many positions are drawn. The error of the part that is kept is about `0.5 / √SAMPLES`, here 0.8 %.
 const SAMPLES: usize = 4096;
 
@@ -23,14 +25,12 @@ pub struct Sampler {
 impl Sampler {
     /// Positions in a space of `size`, or less: what lies behind its real end is not met. `seed` chooses them.
     pub fn new(size: u64, seed: u64) -> Self {
-        let mut state = seed;
-        let mut positions: Vec<u64> = (0..SAMPLES)
-            .map(|_| {
-                state = splitmix(state);
-                // The high half of the product: uniform in 0..size.
-                u64::try_from((u128::from(state) * u128::from(size)) >> 64).unwrap_or(0)
-            })
-            .collect();
+        let position = |number: u64| {
+            let drawn = hash64_seeded(seed, &number.to_le_bytes());
+            // The high half of the product: uniform in 0..size.
+            u64::try_from((u128::from(drawn) * u128::from(size)) >> 64).unwrap_or(0)
+        };
+        let mut positions: Vec<u64> = (0..SAMPLES as u64).map(position).collect();
         positions.sort_unstable();
         Self { positions, next: 0, at: 0, scores: Vec::with_capacity(SAMPLES) }
     }
@@ -60,21 +60,17 @@ impl Sampler {
     }
 }
 
-/// A step of SplitMix64.
-const fn splitmix(state: u64) -> u64 {
-    let next = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Records of these sizes with scores in no order.
     fn records(count: u64) -> Vec<(u64, f64)> {
-        (0..count).map(|number| (20 + number * 37 % 200, (splitmix(number) % 100_000) as f64)).collect()
+        (0..count)
+            .map(|number| {
+                (20 + number * 37 % 200, (hash64_seeded(1, &number.to_le_bytes()) % 100_000) as f64)
+            })
+            .collect()
     }
 
     #[test]

@@ -515,6 +515,9 @@ mod tests {
             let calls: Vec<_> =
                 (0..7).map(|_| scope.spawn(|| storage.exists(Path::new(NAME)).unwrap())).collect();
             fault.wait_stalled(4);
+            while storage.shared.workers.state.lock().jobs.len() < 3 {
+                std::thread::yield_now();
+            }
             fault.clear();
             fault.release();
             assert!(
@@ -523,5 +526,28 @@ mod tests {
             );
         });
         assert!(!storage.is_tripped());
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_before_it_began_is_not_begun() {
+        let (fault, clock, storage) = hanging();
+        fault.add(Rule::new(Op::Exists, Effect::Stall));
+        std::thread::scope(|scope| {
+            let calls: Vec<_> = (0..5).map(|_| scope.spawn(|| storage.exists(Path::new(NAME)))).collect();
+            fault.wait_stalled(4);
+            while storage.shared.workers.state.lock().jobs.is_empty() {
+                std::thread::yield_now();
+            }
+            clock.advance(LIMIT);
+            assert!(calls.into_iter().all(|call| kind(call.join().unwrap()) == io::ErrorKind::TimedOut));
+        });
+        fault.clear();
+        fault.release();
+        while storage.shared.workers.state.lock().given_up > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(fault.operations(), 4, "the fifth");
+        clock.advance(Duration::from_secs(1));
+        assert!(!storage.exists(Path::new(NAME)).unwrap(), "and calls go on");
     }
 }

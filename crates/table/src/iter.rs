@@ -194,7 +194,7 @@ impl TableIter {
             self.scan.readahead_bytes
         } else if self.expected_bytes > 0 && self.direction != Some(Direction::Backward) {
             // The first of it may begin at the end of this block.
-            (self.expected_bytes + handle.len_with_trailer()).min(self.scan.readahead_bytes)
+            self.expected_bytes.saturating_add(handle.len_with_trailer()).min(self.scan.readahead_bytes)
         } else if self.sequence > 2 {
             // 2, 4, 8 … blocks of 16 KiB: reading ahead follows what the scan has shown.
             let grown = (36 * 1024usize) << (self.sequence - 3).min(16);

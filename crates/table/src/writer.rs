@@ -1,7 +1,7 @@
 //! Writes a table: entries in internal-key order, then filter, index, tombstones, properties and footer.
 //!
-//! Invariants: a key is refused if it does not sort behind the last; a filter hash is added once for each user key that the filter is to know;
-//! blocks are cut before they pass `block_size_bytes`. Tests: `tests/table/reader.rs`.
+//! Invariants: a key is refused if it does not sort behind the last; a filter hash is added once for each user key that
+//! the filter is to know; blocks are cut before they pass `block_size_bytes`. Tests: `tests/table/reader.rs`.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};

@@ -124,6 +124,8 @@ impl Engine {
         let view = View { mem, imms: Vec::new(), version };
         let state = Arc::new(KeyspaceState::new(id, name.to_string(), view));
         self.keyspaces.store(Arc::new(self.keyspaces.load().with(Arc::clone(&state))));
+        // Several memtables that take writes may come to more than one: the cache makes room before they do.
+        self.refresh_memory();
         Ok(state)
     }
 

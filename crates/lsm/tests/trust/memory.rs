@@ -120,3 +120,33 @@ fn tables_that_do_not_fit_into_memory_together_are_opened_again_when_they_are_re
     }
     db.close().unwrap();
 }
+
+#[test]
+fn a_keyspace_more_takes_its_write_buffer_from_the_cache_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(options(dir.path())).unwrap();
+    let left = || {
+        let parts = db.stats().memory;
+        db.config().memory_bytes
+            - parts.iter().filter(|(name, _)| *name != "cache").map(|(_, bytes)| bytes).sum::<u64>()
+    };
+    for number in 0..RECORDS {
+        db.put(&key(number), &value(number)).unwrap();
+    }
+    db.flush().unwrap();
+    for number in 0..RECORDS {
+        db.get(&key(number)).unwrap();
+    }
+    let cached = || db.stats().memory.iter().find(|(name, _)| *name == "cache").unwrap().1;
+    let before = cached();
+    let _second = db.keyspace("second").unwrap();
+    let config = db.config();
+    // Two open memtables may grow to half of the budget together, one to its own size.
+    let more = config.memtable_budget_bytes / 2 - config.memtable_bytes;
+    assert!(
+        before <= left() && cached() + more <= before + (64 << 10),
+        "{before} then {}, {more} more",
+        cached()
+    );
+    db.close().unwrap();
+}

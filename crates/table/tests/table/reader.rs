@@ -92,6 +92,7 @@ fn a_scan_agrees_with_the_entries_in_both_directions_and_from_every_key() {
         ScanOptions::default(),
         ScanOptions { readahead_bytes: 4096, ..ScanOptions::default() },
         ScanOptions { readahead_bytes: 4096, expected_bytes: 6000, ..ScanOptions::default() },
+        ScanOptions { readahead_bytes: 4096, expected_bytes: usize::MAX, ..ScanOptions::default() },
         ScanOptions { readahead_bytes: 2000, sequential: true, ..ScanOptions::default() },
     ] {
         let (bytes, _) = write(&entries(&all), &[], options(512, Compression::Lz4));
