@@ -2,8 +2,9 @@
 //!
 //! Two tiers (HotRAP section 4.1, "RocksDB-fat", and section 3.6): a keyspace's share of the fast tier is cut into levels by the
 //! ratio, from the last fast level up, as long as a level is worth having; the first slow level is `ratio × cold` times
-//! the last fast one, the following ones grow by the ratio, the last is unbounded. One tier: from the bottom's actual
-//! size up. Tests: `tests.rs`.
+//! the last fast one, the following ones grow by the ratio, the last is unbounded. A slow level with little below it may hold up to twice that, since a
+//! level more is a read of the slow tier more for every scan; what it may hold falls evenly as the one below fills, so
+//! that no half of a level is owed at once. One tier: from the bottom's actual size up. Tests: `tests.rs`.
 
 use std::sync::Arc;
 
@@ -54,10 +55,10 @@ pub fn shares(versions: &[Arc<Version>], config: &PickConfig) -> Vec<u64> {
 /// What each level of `version` may hold, given its share of the fast tier.
 #[must_use]
 pub fn targets(version: &Version, share_bytes: u64, config: &PickConfig) -> Targets {
-    if config.two_tiers { two_tiers(share_bytes, config) } else { one_tier(version, config) }
+    if config.two_tiers { two_tiers(version, share_bytes, config) } else { one_tier(version, config) }
 }
 
-fn two_tiers(share_bytes: u64, config: &PickConfig) -> Targets {
+fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Targets {
     let ratio = config.ratio_or_two();
     let last = LEVELS_FAST - 1;
     // L0 at its trigger is the part that is there before levels are cut.
@@ -77,8 +78,10 @@ fn two_tiers(share_bytes: u64, config: &PickConfig) -> Targets {
     bytes[last] = level_bytes.saturating_sub(upper_bytes);
     let cold_permille = config.cold_permille.clamp(1, 1000);
     let mut slow_bytes = (bytes[last].saturating_mul(ratio) / 1000).saturating_mul(cold_permille).max(1);
-    for target_bytes in &mut bytes[LEVELS_FAST..] {
-        *target_bytes = slow_bytes;
+    for (level, target_bytes) in bytes.iter_mut().enumerate().skip(LEVELS_FAST) {
+        let below_bytes: u64 =
+            version.levels[level + 1..].iter().map(crate::version::Level::size_bytes).sum();
+        *target_bytes = slow_bytes.saturating_add(slow_bytes.saturating_sub(below_bytes / ratio));
         slow_bytes = slow_bytes.saturating_mul(ratio);
     }
     bytes[LEVELS - 1] = u64::MAX;
