@@ -60,9 +60,47 @@ pub trait HotTracker: Send + Sync + Debug {
     fn hot_keys(&self, range: KeyRange<'_>) -> Box<dyn HotKeys + '_>;
 }
 
+/// Tracks nothing: no key is hot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTracker;
+
+impl HotKeys for NoTracker {
+    fn next(&mut self) -> Option<&[u8]> {
+        None
+    }
+}
+
+impl HotTracker for NoTracker {
+    fn access(&self, key: &[u8], value_len: usize) {
+        let _nobody_asks = (key, value_len);
+    }
+
+    fn is_hot(&self, key: &[u8]) -> bool {
+        let _whichever = key;
+        false
+    }
+
+    fn hot_size(&self, range: KeyRange<'_>) -> u64 {
+        let _whichever = range;
+        0
+    }
+
+    fn hot_keys(&self, range: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
+        let _whichever = range;
+        Box::new(Self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_tracker_nothing_is_hot() {
+        NoTracker.access(b"k", 1);
+        assert!(!NoTracker.is_hot(b"k") && NoTracker.hot_keys(KeyRange::ALL).next().is_none());
+        assert_eq!(NoTracker.hot_size(KeyRange::ALL), 0);
+    }
 
     #[test]
     fn a_range_knows_what_it_holds() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwap;
-use kelvin_base::{Error, ErrorKind, Result, Sequence, Signal, Tier};
+use kelvin_base::{Error, ErrorKind, NoTracker, Result, Sequence, Signal, Tier};
 use kelvin_storage::FileLock;
 use parking_lot::Mutex;
 
@@ -283,6 +283,7 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
         space,
         wals,
         counters: Counters::default(),
+        tracker: Arc::new(NoTracker),
         snapshots: Arc::new(Snapshots::default()),
         publisher: Publisher::new(last),
         queue: crate::write::group::Queue::default(),

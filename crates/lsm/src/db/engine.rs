@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use kelvin_base::{Error, Result, Sequence, Signal};
+use kelvin_base::{Error, HotTracker, Result, Sequence, Signal};
 use kelvin_storage::FileLock;
 use parking_lot::Mutex;
 
@@ -50,6 +50,8 @@ pub struct Engine {
     pub delay_owed_us: AtomicU64,
     /// What was counted.
     pub counters: Counters,
+    /// Which keys are hot.
+    pub tracker: Arc<dyn HotTracker>,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// What is visible.
