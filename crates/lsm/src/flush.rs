@@ -8,8 +8,8 @@ use std::sync::Arc;
 use kelvin_base::{Error, ErrorKind, Result, Tier};
 use kelvin_table::TableOptions;
 
-use crate::compaction::job::{self, JobContext, JobTable, NewTable, Outputs};
-use crate::compaction::pick::{Plan, RangePick, pick_range};
+use crate::compaction::job::{self, JobContext, JobTable, NewTable, Outputs, Retention};
+use crate::compaction::pick::{Plan, RETAIN_BENEFIT, RangePick, pick_range};
 use crate::db::engine::Engine;
 use crate::files::Files;
 use crate::install::dropped;
@@ -90,6 +90,17 @@ impl Engine {
         })
     }
 
+    /// How tables of `level` on `tier` are made.
+    fn table_options(&self, level: usize, tier: Tier) -> TableOptions {
+        let config = &self.config;
+        TableOptions {
+            block_size_bytes: config.block_size(tier),
+            restart_interval: config.restart_interval,
+            filter_bits_per_key: config.filter_bits_per_key,
+            compression: config.compression_at(level, tier).of_blocks(),
+        }
+    }
+
     /// What a job that writes `level` on `tier` works with.
     fn job_context(&self, outputs: Arc<dyn Outputs>, level: usize, tier: Tier) -> JobContext {
         let config = &self.config;
@@ -100,12 +111,7 @@ impl Engine {
             outputs,
             executor: Arc::clone(&self.env.executor),
             clock: Arc::clone(&self.env.clock),
-            options: TableOptions {
-                block_size_bytes: config.block_size(tier),
-                restart_interval: config.restart_interval,
-                filter_bits_per_key: config.filter_bits_per_key,
-                compression: config.compression_at(level, tier).of_blocks(),
-            },
+            options: self.table_options(level, tier),
             snapshots,
             deeper: Vec::new(),
             readahead_bytes: config.compaction_readahead_bytes,
@@ -113,6 +119,7 @@ impl Engine {
             cancel: Arc::clone(&self.closing),
             limiter: None,
             progress: Arc::default(),
+            retention: None,
         }
     }
 
@@ -146,12 +153,16 @@ impl Engine {
             Ok(metas) => metas,
         };
         for meta in &metas {
-            edit.add(plan.keyspace, plan.output_level, meta.clone());
+            let kept = plan.retain_level.filter(|_| meta.tier == Tier::Fast);
+            edit.add(plan.keyspace, kept.unwrap_or(plan.output_level), meta.clone());
         }
         self.account_tables(&mut reservations, &metas);
         let consumed: Vec<_> = plan.tables().map(|(_, file)| Arc::clone(file)).collect();
         let installed = self.install_or_remove(&keyspace, edit, &[], &metas, &consumed);
         self.counters.work.compactions.add(1);
+        if installed.is_ok() && plan.retain_level.is_some() {
+            note_all_hot(&keyspace, plan, &metas);
+        }
         self.forgive_dropped(&keyspace, installed)
     }
 
@@ -161,8 +172,19 @@ impl Engine {
         if let Some(keyspace) = self.keyspaces.load().by_id(plan.keyspace) {
             context.deeper = job::deeper_runs(&keyspace.peek().version, plan);
         }
+        if let Some(level) = plan.retain_level {
+            context.retention = Some(Arc::new(Retention {
+                tracker: Arc::clone(&self.tracker),
+                options: self.table_options(level, Tier::Fast),
+                target_bytes: self.config.table_bytes,
+                promoted: Vec::new(),
+            }));
+        }
         let output = job::run(plan, &context)?;
         let work = &self.counters.work;
+        if plan.retain_level.is_some() {
+            work.boundary.add(&output.stats.routed);
+        }
         for tier in Tier::ALL {
             work.compaction_read_bytes[tier.index()].add(output.stats.read_bytes[tier.index()]);
             work.compaction_written_bytes[tier.index()].add(output.stats.written_bytes[tier.index()]);
@@ -288,6 +310,20 @@ impl Engine {
             return error.map(|error| Some(Err(error)));
         }
         None
+    }
+}
+
+/// Marks what a boundary compaction kept of a table of which next to nothing went.
+fn note_all_hot(keyspace: &KeyspaceState, plan: &Plan, metas: &[TableMeta]) {
+    let of_fast = |meta: &&TableMeta| meta.tier == Tier::Fast;
+    let before: u64 =
+        plan.tables().map(|(_, file)| &file.meta).filter(of_fast).map(|meta| meta.size_bytes).sum();
+    let after: u64 = metas.iter().filter(of_fast).map(|meta| meta.size_bytes).sum();
+    if after + before / RETAIN_BENEFIT > before {
+        let version = &keyspace.peek().version;
+        for meta in metas.iter().filter(of_fast) {
+            version.find(meta.number).inspect(|(_, file)| file.set_all_hot());
+        }
     }
 }
 

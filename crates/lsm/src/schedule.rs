@@ -157,6 +157,7 @@ impl Engine {
             oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.publisher.visible()),
             free_bytes: [free(Tier::Fast).saturating_sub(kept_bytes), free(Tier::Slow)],
             wants_room: self.space_debt().is_some_and(|debt| debt.amount > debt.slow_at),
+            tracker: self.tracks_heat().then_some(&*self.tracker),
             held: work.held_compactions(),
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_base::{Tier, process};
 
+use crate::compaction::job::Routed;
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;
 use crate::tiers::IoCount;
@@ -75,8 +76,55 @@ pub struct WorkCounters {
     pub compaction_read_bytes: [Counter; 2],
     /// Bytes written by compactions, by tier.
     pub compaction_written_bytes: [Counter; 2],
+    /// Compactions across the boundary of the tiers that could keep what is hot.
+    pub boundary: BoundaryCounters,
     /// Background jobs that failed.
     pub failures: Counter,
+}
+
+/// Compactions across the boundary of the tiers that could keep what is hot.
+#[derive(Debug, Default)]
+pub struct BoundaryCounters {
+    /// How many.
+    pub compactions: Counter,
+    /// Bytes of hot records that they left on the fast tier.
+    pub retained_bytes: Counter,
+    /// Bytes of records of the promotion cache that they wrote to the fast tier.
+    pub promoted_bytes: Counter,
+    /// Bytes of copies and of records of the promotion cache that they found no longer hot.
+    pub not_hot_bytes: Counter,
+}
+
+impl BoundaryCounters {
+    /// One more was done.
+    pub fn add(&self, routed: &Routed) {
+        self.compactions.add(1);
+        self.retained_bytes.add(routed.retained_bytes);
+        self.promoted_bytes.add(routed.promoted_bytes);
+        self.not_hot_bytes.add(routed.not_hot_bytes);
+    }
+
+    fn get(&self) -> BoundaryStats {
+        BoundaryStats {
+            compactions: self.compactions.get(),
+            retained_bytes: self.retained_bytes.get(),
+            promoted_bytes: self.promoted_bytes.get(),
+            not_hot_bytes: self.not_hot_bytes.get(),
+        }
+    }
+}
+
+/// See [`BoundaryCounters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BoundaryStats {
+    /// How many compactions across the boundary of the tiers could keep what is hot.
+    pub compactions: u64,
+    /// Bytes of hot records that they left on the fast tier.
+    pub retained_bytes: u64,
+    /// Bytes of records read from the slow tier that they wrote to the fast one.
+    pub promoted_bytes: u64,
+    /// Bytes of copies, and of records that could have been promoted, that they found no longer hot.
+    pub not_hot_bytes: u64,
 }
 
 /// Writes.
@@ -175,6 +223,8 @@ pub struct Stats {
     pub compaction_read_bytes: [u64; 2],
     /// Bytes written by compactions, by tier.
     pub compaction_written_bytes: [u64; 2],
+    /// Compactions across the boundary of the tiers.
+    pub boundary: BoundaryStats,
     /// Background jobs that failed.
     pub background_failures: u64,
     /// The error that stops background work or writes, if one does.
@@ -264,6 +314,7 @@ impl Engine {
             trivial_moves: work.trivial_moves.get(),
             compaction_read_bytes: pair(&work.compaction_read_bytes),
             compaction_written_bytes: pair(&work.compaction_written_bytes),
+            boundary: work.boundary.get(),
             background_failures: work.failures.get(),
             background_error: background_error.map(|error| error.to_string()),
             used_bytes: both(&|tier| self.space.used(tier)),
@@ -324,6 +375,10 @@ impl Stats {
         put("flushed_bytes", self.flushed_bytes);
         put("compactions", self.compactions);
         put("trivial_moves", self.trivial_moves);
+        put("boundary_compactions", self.boundary.compactions);
+        put("retained_bytes", self.boundary.retained_bytes);
+        put("promoted_compaction_bytes", self.boundary.promoted_bytes);
+        put("not_hot_bytes", self.boundary.not_hot_bytes);
         put("background_failures", self.background_failures);
         put("snapshots", self.snapshots);
         put("sequence", self.sequence);

@@ -90,6 +90,11 @@ impl Engine {
         self.file_numbers.next()
     }
 
+    /// True if somebody tracks which keys are hot.
+    pub fn tracks_heat(&self) -> bool {
+        self.config.is_tiered()
+    }
+
     /// Pins the latest visible moment.
     pub fn pin(&self) -> Pin {
         self.snapshots.take(|| self.publisher.visible())

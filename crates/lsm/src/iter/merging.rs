@@ -58,6 +58,12 @@ impl<S: InternalIterator> MergingIter<S> {
         self.sources.iter_mut()
     }
 
+    /// Which source holds the entry under the cursor, if the iterator is valid.
+    #[must_use]
+    pub const fn current_source(&self) -> Option<usize> {
+        self.current
+    }
+
     /// The sources, whose places only this iterator may change.
     #[cfg(test)]
     pub(super) fn sources_mut(&mut self) -> &mut [S] {

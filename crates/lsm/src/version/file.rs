@@ -95,6 +95,7 @@ pub struct TableFile {
     opener: Arc<dyn TableOpener>,
     slot: Arc<Slot>,
     being_compacted: AtomicBool,
+    all_hot: AtomicBool,
     obsolete: AtomicBool,
 }
 
@@ -107,6 +108,7 @@ impl TableFile {
             opener,
             slot: Arc::default(),
             being_compacted: AtomicBool::new(false),
+            all_hot: AtomicBool::new(false),
             obsolete: AtomicBool::new(false),
         }
     }
@@ -158,6 +160,18 @@ impl TableFile {
     /// Claims it for a compaction, or lets it go.
     pub fn set_being_compacted(&self, yes: bool) {
         self.being_compacted.store(yes, Ordering::Release);
+    }
+
+    /// True if it is what a boundary compaction kept of a table that was hot all over.
+    #[must_use]
+    pub fn is_all_hot(&self) -> bool {
+        self.all_hot.load(Ordering::Relaxed)
+    }
+
+    /// A boundary compaction kept nearly all of a table and left this: the next one moves it on as a whole, so that
+    /// picking ends.
+    pub fn set_all_hot(&self) {
+        self.all_hot.store(true, Ordering::Relaxed);
     }
 
     /// The file is deleted once nobody holds it any more. Only after an edit without it is durable.

@@ -127,6 +127,7 @@ impl Case {
         let word = |name: &str| words.split(' ').find_map(|word| word.strip_prefix(name));
         let target_bytes = word("target=").map_or(1 << 20, |bytes| bytes.parse().unwrap());
         let plan = Plan {
+            retain_level: None,
             keyspace: 0,
             reason: Reason::Size,
             inputs: self.inputs.clone(),

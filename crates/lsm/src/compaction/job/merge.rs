@@ -13,6 +13,7 @@ use kelvin_table::Fragments;
 
 use super::below::Below;
 use super::output::{OutputWriter, Shape};
+use super::route::{HotSide, Way};
 use super::rules::{Entry, Rules, Terms, Verdict, Why};
 use super::{JobContext, JobStats, JobTable, Made, cancelled, is_set};
 use crate::iter::MergingIter;
@@ -39,15 +40,11 @@ impl<'a> Watch<'a> {
         Self { ctx, stop, tier, entries: 0, bytes: 0, told_bytes: 0 }
     }
 
-    /// An entry of `bytes` was read; `out` has so many bytes by now.
-    fn saw(&mut self, bytes: usize, out: &mut OutputWriter<'_>) -> Result<()> {
+    /// An entry of `bytes` was read. True if it is time to [`Self::tell`].
+    const fn saw(&mut self, bytes: usize) -> bool {
         self.entries += 1;
         self.bytes += bytes as u64;
-        if self.entries < CHECK_ENTRIES && self.bytes < CHECK_BYTES {
-            return Ok(());
-        }
-        out.count_memory();
-        self.tell(out.finished_bytes() + out.open_bytes())
+        self.entries >= CHECK_ENTRIES || self.bytes >= CHECK_BYTES
     }
 
     fn tell(&mut self, written_bytes: u64) -> Result<()> {
@@ -75,11 +72,15 @@ impl<'a> Watch<'a> {
 pub struct Pass<'a> {
     pub rules: Rules<'a>,
     pub out: OutputWriter<'a>,
+    /// Where hot records go instead, if they do.
+    pub hot: Option<HotSide<'a>>,
     pub watch: Watch<'a>,
     pub stats: JobStats,
     /// An entry of this user key was written.
     written: bool,
     last_key: Vec<u8>,
+    /// All of `last_key` that was written went to the hot side.
+    only_hot: bool,
     /// A copy whose successor is not known yet.
     held_key: Vec<u8>,
     held_value: Vec<u8>,
@@ -90,7 +91,8 @@ impl<'a> Pass<'a> {
     pub fn new(rules: Rules<'a>, out: OutputWriter<'a>, watch: Watch<'a>) -> Self {
         let (last_key, held_key, held_value, deletion) = Default::default();
         let stats = JobStats::default();
-        Self { rules, out, watch, stats, written: false, last_key, held_key, held_value, deletion }
+        let (hot, written, only_hot) = (None, false, false);
+        Self { rules, out, hot, watch, stats, written, last_key, only_hot, held_key, held_value, deletion }
     }
 
     /// Passes the entries of `merge` on, from where it stands to `upper`.
@@ -100,8 +102,9 @@ impl<'a> Pass<'a> {
             if upper.is_some_and(|upper| user_key >= upper) {
                 break;
             }
+            let source = merge.current_source().unwrap_or(usize::MAX);
             if Kind::from_byte(trailer_kind_byte(trailer)) != Some(Kind::Copy) {
-                self.take(merge.key(), merge.value(), false)?;
+                self.take(merge.key(), merge.value(), false, source)?;
                 merge.next()?;
                 continue;
             }
@@ -112,20 +115,41 @@ impl<'a> Pass<'a> {
             value.clear();
             value.extend_from_slice(merge.value());
             merge.next()?;
-            let repeated = merge.valid() && is_same_write(&key, merge.key())?;
-            self.take(&key, &value, repeated)?;
+            // Where copies go to another tier than their originals, only a second copy makes one superfluous.
+            let repeated = merge.valid()
+                && is_same_write(&key, merge.key())?
+                && (self.hot.is_none() || key == merge.key());
+            self.take(&key, &value, repeated, source)?;
             (self.held_key, self.held_value) = (key, value);
         }
         Ok(())
     }
 
-    fn take(&mut self, internal_key: &[u8], stored: &[u8], repeated: bool) -> Result<()> {
+    fn take(&mut self, internal_key: &[u8], stored: &[u8], repeated: bool, source: usize) -> Result<()> {
         let (key, packed) = split(internal_key)?;
         let (sequence, kind_byte) = (trailer_sequence(packed), trailer_kind_byte(packed));
         self.stats.entries_in += 1;
         let verdict = self.rules.judge(&Entry { key, sequence, kind_byte, stored, repeated })?;
-        let first_of_key = !self.written || self.last_key != key;
+        let is_new = !self.written || self.last_key != key;
+        let first_of_key = is_new || self.only_hot;
+        let way = match (&self.hot, verdict) {
+            (Some(hot), Verdict::Keep) => {
+                let is_newest = is_new && !self.rules.is_covered(key, sequence);
+                hot.way(key, kind_byte, is_newest, source)
+            }
+            _ => Way::Output,
+        };
         match verdict {
+            Verdict::Keep if way == Way::Nowhere => {
+                self.stats.routed.not_hot_bytes += (key.len() + stored.len()) as u64;
+                self.count(Why::Copy);
+                return self.saw(internal_key.len() + stored.len());
+            }
+            Verdict::Keep if way == Way::Hot => {
+                if let Some(hot) = &mut self.hot {
+                    hot.add(key, internal_key, stored, source, &mut self.stats.routed)?;
+                }
+            }
             Verdict::Keep => self.out.add(key, first_of_key, internal_key, stored)?,
             Verdict::Delete => {
                 self.stats.expired_to_deletions += 1;
@@ -135,16 +159,30 @@ impl<'a> Pass<'a> {
             }
             Verdict::Drop(why) => {
                 self.count(why);
-                return self.watch.saw(internal_key.len() + stored.len(), &mut self.out);
+                return self.saw(internal_key.len() + stored.len());
             }
         }
         self.stats.entries_out += 1;
-        if first_of_key {
+        self.only_hot = way == Way::Hot;
+        if is_new {
             self.written = true;
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
-        self.watch.saw(internal_key.len() + stored.len(), &mut self.out)
+        self.saw(internal_key.len() + stored.len())
+    }
+
+    /// An entry of `bytes` was dealt with: now and then there is more to see to.
+    fn saw(&mut self, bytes: usize) -> Result<()> {
+        if !self.watch.saw(bytes) {
+            return Ok(());
+        }
+        let mut written_bytes = 0;
+        for out in std::iter::once(&mut self.out).chain(self.hot.as_mut().map(|hot| &mut hot.out)) {
+            out.count_memory();
+            written_bytes += out.finished_bytes() + out.open_bytes();
+        }
+        self.watch.tell(written_bytes)
     }
 
     const fn count(&mut self, why: Why) {
@@ -159,7 +197,10 @@ impl<'a> Pass<'a> {
     }
 
     fn finish(mut self) -> Result<Merged> {
-        let tables = self.out.finish()?;
+        let mut tables = self.out.finish()?;
+        if let Some(hot) = self.hot {
+            tables.extend(hot.out.finish()?);
+        }
         let mut written_bytes = 0;
         for table in &tables {
             written_bytes += table.properties.size_bytes;
@@ -207,6 +248,7 @@ pub fn flush<S: InternalIterator>(
         snapshots: ctx.snapshots.clone(),
         now_ms: ctx.clock.unix_millis(),
         drops_copies: false,
+        routes_copies: false,
         tombstones: Arc::new(Fragments::merge(tombstones.iter().map(AsRef::as_ref))),
     };
     let kept = Fragments::build(terms.kept_tombstones(&Below::Anything));

@@ -17,6 +17,7 @@ mod golden_tests;
 mod merge;
 mod output;
 mod parts;
+mod route;
 mod rules;
 #[cfg(test)]
 mod rules_tests;
@@ -31,7 +32,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use kelvin_base::{Clock, Error, ErrorKind, Executor, InternalIterator, Result, Sequence, Tier};
+use bytes::Bytes;
+use kelvin_base::{Clock, Error, ErrorKind, Executor, HotTracker, InternalIterator, Result, Sequence, Tier};
 use kelvin_storage::WriteFile;
 use kelvin_table::{Fragments, Properties, TableOptions};
 use parking_lot::Mutex;
@@ -112,6 +114,8 @@ pub struct JobContext {
     pub limiter: Option<Arc<dyn Limiter>>,
     /// How far the job is.
     pub progress: Arc<Progress>,
+    /// What a plan with a level to retain to needs.
+    pub retention: Option<Arc<Retention>>,
 }
 
 impl fmt::Debug for JobContext {
@@ -122,6 +126,20 @@ impl fmt::Debug for JobContext {
             .field("deeper", &self.deeper.len())
             .finish_non_exhaustive()
     }
+}
+
+/// What a boundary compaction needs to keep hot records on the fast tier (HotRAP section 3.4).
+#[derive(Debug)]
+pub struct Retention {
+    /// Tells which keys are hot.
+    pub tracker: Arc<dyn HotTracker>,
+    /// How tables of the fast level are made.
+    pub options: TableOptions,
+    /// Their size, bytes.
+    pub target_bytes: u64,
+    /// Records taken from the promotion cache, all in the range of the plan's fast input, in order: internal keys of kind `Copy`,
+    /// and stored values.
+    pub promoted: Vec<(Bytes, Bytes)>,
 }
 
 /// A table a job made.
@@ -177,6 +195,21 @@ pub struct Dropped {
     pub copies: u64,
 }
 
+/// What a boundary compaction did with what it could have kept on the fast tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Routed {
+    /// Hot records of the fast tier that stayed there, copies included.
+    pub retained: u64,
+    /// Bytes of these, keys and values.
+    pub retained_bytes: u64,
+    /// Records of the promotion cache that were written to the fast tier.
+    pub promoted: u64,
+    /// Bytes of these.
+    pub promoted_bytes: u64,
+    /// Bytes of records of the promotion cache, and of copies, that were no longer hot.
+    pub not_hot_bytes: u64,
+}
+
 /// A job's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobStats {
@@ -194,6 +227,8 @@ pub struct JobStats {
     pub expired_to_deletions: u64,
     /// Entries dropped.
     pub dropped: Dropped,
+    /// Hot records kept on the fast tier.
+    pub routed: Routed,
     /// How long it took.
     pub duration: Duration,
 }
@@ -214,13 +249,19 @@ impl JobStats {
         dropped.deletions += more.deletions;
         dropped.expired += more.expired;
         dropped.copies += more.copies;
+        let (routed, more) = (&mut self.routed, &other.routed);
+        routed.retained += more.retained;
+        routed.retained_bytes += more.retained_bytes;
+        routed.promoted += more.promoted;
+        routed.promoted_bytes += more.promoted_bytes;
+        routed.not_hot_bytes += more.not_hot_bytes;
     }
 }
 
 /// What a job made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobOutput {
-    /// New tables, in key order; none if nothing was left.
+    /// New tables, in key order on each tier; none if nothing was left.
     pub tables: Vec<JobTable>,
     /// Figures.
     pub stats: JobStats,

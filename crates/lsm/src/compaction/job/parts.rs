@@ -19,10 +19,11 @@ use parking_lot::Mutex;
 use super::below::Below;
 use super::merge::{self, Merged, Pass, Watch};
 use super::output::{OutputWriter, Shape};
+use super::route::{HotSide, PromotedIter};
 use super::rules::{Rules, Terms};
-use super::{JobContext, JobOutput, Made, sync_dirs};
+use super::{JobContext, JobOutput, Made, Retention, sync_dirs};
 use crate::compaction::pick::Plan;
-use crate::iter::{LevelIter, MergingIter};
+use crate::iter::{LevelIter, MergingIter, Source};
 use crate::memory::MemoryPart;
 
 /// A compaction while it runs.
@@ -74,7 +75,8 @@ fn prepare(plan: &Plan, ctx: &JobContext) -> Result<Work> {
     let terms = Terms {
         snapshots: ctx.snapshots.clone(),
         now_ms: ctx.clock.unix_millis(),
-        drops_copies: plan.output_tier == Tier::Slow,
+        drops_copies: plan.output_tier == Tier::Slow && ctx.retention.is_none(),
+        routes_copies: ctx.retention.is_some(),
         tombstones: Arc::new(Fragments::merge(sets.iter().map(AsRef::as_ref))),
     };
     let kept = Fragments::build(terms.kept_tombstones(&below(plan, ctx)));
@@ -153,7 +155,7 @@ impl Work {
     fn run_part(&self, part: usize) -> Result<Merged> {
         let lower = part.checked_sub(1).and_then(|before| self.boundaries.get(before));
         let upper = self.boundaries.get(part);
-        let sources = self.sources(lower, upper);
+        let (sources, fast_sources) = self.sources(lower, upper);
         // Each source holds what it read ahead, and one of them at a time the bytes it reads.
         let ahead = self.ctx.readahead_bytes as u64 * (sources.len() as u64 + 1);
         let _counted = self.ctx.memory.as_ref().map(|memory| memory.charge(MemoryPart::Readers, ahead));
@@ -170,7 +172,16 @@ impl Work {
         };
         let out = OutputWriter::new(shape, &self.ctx, &self.made);
         let watch = Watch::new(&self.ctx, &self.stop, self.plan.output_tier);
-        let pass = Pass::new(Rules::new(&self.terms, below(&self.plan, &self.ctx)), out, watch);
+        let mut pass = Pass::new(Rules::new(&self.terms, below(&self.plan, &self.ctx)), out, watch);
+        let none = Fragments::default();
+        if let Some(retention) = &self.ctx.retention {
+            pass.hot = Some(HotSide {
+                out: self.hot_output(retention, &none),
+                tracker: &*retention.tracker,
+                promoted_sources: usize::from(!retention.promoted.is_empty()),
+                fast_sources,
+            });
+        }
         let (tables, mut stats) = merge::run(&mut merge, lower, upper, pass)?;
         for source in merge.sources() {
             for (tier, io) in source.take_io().into_iter().enumerate() {
@@ -181,8 +192,24 @@ impl Work {
         Ok((tables, stats))
     }
 
-    /// The inputs that meet the part: each L0 table alone, each deeper level as one source.
-    fn sources(&self, lower: Option<&Bytes>, upper: Option<&Bytes>) -> Vec<LevelIter> {
+    /// Writes what stays hot into the level it comes from.
+    fn hot_output<'a>(&'a self, retention: &Retention, none: &'a Fragments) -> OutputWriter<'a> {
+        let shape = Shape {
+            tier: Tier::Fast,
+            options: retention.options,
+            target_bytes: retention.target_bytes,
+            overlap_bytes_max: u64::MAX,
+            grandparents: &[],
+            tombstones: none,
+            lower: None,
+            upper: None,
+        };
+        OutputWriter::new(shape, &self.ctx, &self.made)
+    }
+
+    /// The inputs that meet the part: records of the promotion cache first, then each L0 table alone and each deeper level
+    /// as one source. How many of the tables' sources may stay where they are: the first ones.
+    fn sources(&self, lower: Option<&Bytes>, upper: Option<&Bytes>) -> (Vec<Source>, usize) {
         let scan = ScanOptions {
             readahead_bytes: self.ctx.readahead_bytes,
             sequential: true,
@@ -190,6 +217,7 @@ impl Work {
         };
         let (low, high) = (lower.map(Bytes::as_ref), upper.map(Bytes::as_ref));
         let mut sources = Vec::new();
+        let mut fast_sources = 0;
         for (level, files) in &self.plan.inputs {
             let met = files.iter().filter(|file| file.meta.meets(low, high)).map(Arc::clone);
             if *level == 0 {
@@ -197,8 +225,14 @@ impl Work {
             } else {
                 sources.push(LevelIter::of_files(met.collect(), scan));
             }
+            if self.plan.retain_level == Some(*level) {
+                fast_sources = sources.len();
+            }
         }
-        let bounded = sources.into_iter().map(|source| source.bounded(lower.cloned(), upper.cloned()));
-        bounded.collect()
+        let tables = sources.into_iter().map(|source| source.bounded(lower.cloned(), upper.cloned()));
+        let promoted = self.ctx.retention.iter().filter(|retention| !retention.promoted.is_empty());
+        let promoted =
+            promoted.map(|retention| Source::Boxed(Box::new(PromotedIter::new(Arc::clone(retention)))));
+        (promoted.chain(tables.map(Source::Level)).collect(), fast_sources)
     }
 }

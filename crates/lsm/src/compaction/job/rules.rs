@@ -11,6 +11,8 @@
 //! - R5 A copy is dropped when the same key and sequence number follows (one `Value` stays), when it would be
 //!   written to the slow tier, and when it expired. A dropped copy hides nothing: its original does.
 //! - R6 Sequence numbers are never changed.
+//! - R7 Where hot records are routed to the fast tier, a copy that would be kept is judged by its heat afterwards, and
+//!   hides nothing: its original, which follows or lies deeper, goes on to the slow tier (invariant C1).
 //!
 //! Tests: `rules_tests.rs`, and the model test in `tests.rs`.
 
@@ -71,8 +73,10 @@ pub struct Terms {
     pub snapshots: Vec<Sequence>,
     /// Unix milliseconds.
     pub now_ms: u64,
-    /// Copies are dropped (the output goes to the slow tier).
+    /// Copies are dropped (the output goes to the slow tier, and to nowhere else).
     pub drops_copies: bool,
+    /// Copies are written beside their originals, to another tier.
+    pub routes_copies: bool,
     /// The inputs' range tombstones.
     pub tombstones: Arc<Fragments>,
 }
@@ -157,6 +161,9 @@ impl<'a> Rules<'a> {
             if expired {
                 return Ok(Verdict::Drop(Why::Expired));
             }
+            if self.terms.routes_copies {
+                return Ok(Verdict::Keep);
+            }
         }
         self.hidden = Some(stripe);
         if kind != Kind::Deletion && !expired {
@@ -169,6 +176,11 @@ impl<'a> Rules<'a> {
             (false, true) => Verdict::Drop(Why::Expired),
             (false, false) => Verdict::Drop(Why::Deletion),
         })
+    }
+
+    /// True if some range tombstone of the inputs, of whichever stripe, covers the version of the key judged last.
+    pub fn is_covered(&mut self, key: &[u8], sequence: Sequence) -> bool {
+        self.cover.as_mut().is_some_and(|cover| cover.newest(key, SEQUENCE_MAX) > sequence)
     }
 
     /// The kind of an entry, and whether it expired.

@@ -21,6 +21,7 @@ fn terms(snapshots: &[Sequence], tombstones: &[(&str, &str, Sequence)]) -> Terms
         sequence,
     });
     Terms {
+        routes_copies: false,
         snapshots: snapshots.to_vec(),
         now_ms: NOW_MS,
         drops_copies: false,

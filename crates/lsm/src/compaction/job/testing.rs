@@ -4,8 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use kelvin_base::hash::hash64_seeded;
 use kelvin_base::key::compare_internal;
-use kelvin_base::{Error, Executor, ManualClock, ManualExecutor, RangeTombstone, Result, Sequence, Tier};
+use kelvin_base::{
+    Error, Executor, HotKeys, HotTracker, KeyRange, ManualClock, ManualExecutor, NoTracker, RangeTombstone,
+    Result, Sequence, Tier,
+};
 use kelvin_storage::memory::MemoryStorage;
 use kelvin_storage::{Create, IoMode, Storage};
 use kelvin_table::{Fragments, Table, TableOptions, TableWriter};
@@ -16,6 +20,30 @@ use crate::iter::{DbIter, LevelIter, Sight};
 use crate::version::{TableFile, TableMeta, TableOpener};
 
 pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// A tracker for which a fixed part of all keys is hot.
+#[derive(Debug)]
+pub struct HashTracker {
+    pub seed: u64,
+    /// Of 256.
+    pub hot: u64,
+}
+
+impl HotTracker for HashTracker {
+    fn access(&self, _: &[u8], _: usize) {}
+
+    fn is_hot(&self, key: &[u8]) -> bool {
+        hash64_seeded(self.seed, key) % 256 < self.hot
+    }
+
+    fn hot_size(&self, _: KeyRange<'_>) -> u64 {
+        0
+    }
+
+    fn hot_keys(&self, _: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
+        Box::new(NoTracker)
+    }
+}
 
 /// Table files on a storage.
 #[derive(Debug)]
@@ -85,6 +113,7 @@ impl TestFiles {
             cancel: Arc::new(AtomicBool::new(false)),
             limiter: None,
             progress: Arc::default(),
+            retention: None,
         }
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Choice {
     /// In the level's order.
     pub tables: Vec<Arc<TableFile>>,
     pub output_level: usize,
+    /// What is hot may stay on the fast tier, if it comes from there.
+    pub retains: bool,
 }
 
 /// The tier that tables written to `level` belong to.
@@ -57,6 +59,12 @@ pub(super) fn meeting<'a>(
 /// The plan of `choice`; `None` if it meets something that runs.
 pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) -> Option<Plan> {
     let range = hull(&choice.tables)?;
+    let output_tier = tier_of(choice.output_level, input.config.two_tiers);
+    // One table's range is free for what comes of it; between several, other compactions may write.
+    let is_one_fast = matches!(&choice.tables[..], [only] if only.meta.tier == Tier::Fast);
+    let can_retain = input.tracker.is_some() && output_tier == Tier::Slow && choice.level > 0 && is_one_fast;
+    let retain_level = (choice.retains && can_retain).then_some(choice.level);
+    let chosen_bytes: u64 = choice.tables.iter().map(|file| file.meta.size_bytes).sum();
     let mut inputs = vec![(choice.level, choice.tables)];
     if choice.output_level > choice.level {
         let below: Vec<_> =
@@ -87,13 +95,13 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         .into_iter()
         .map(Arc::clone)
         .collect();
-    let output_tier = tier_of(choice.output_level, input.config.two_tiers);
     let table_bytes = input.config.table_bytes[output_tier.index()].max(1);
     let mut plan = Plan {
         keyspace: version.keyspace,
         reason: choice.reason,
         output_level: choice.output_level,
         output_tier,
+        retain_level,
         // L0 tables are ordered by age: a merge of some must give one.
         target_file_bytes: if choice.output_level == 0 { u64::MAX } else { table_bytes },
         overlap_bytes_max: table_bytes.saturating_mul(overlap_tables_max(input, &grandparents)),
@@ -112,8 +120,13 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         plan.boundaries = boundaries(&plan, input.config.parts_max, table_bytes);
         // Merging adds at most the framing of tables cut anew, each of which ends in a block of the disk begun.
         let cut = plan.input_bytes / table_bytes + plan.boundaries.len() as u64 + 1;
-        plan.space_bytes[output_tier.index()] =
-            plan.input_bytes + plan.input_bytes / 32 + (cut + 1) * TABLE_FRAMING_BYTES;
+        let with_framing = |bytes: u64| bytes + bytes / 32 + (cut + 1) * TABLE_FRAMING_BYTES;
+        plan.space_bytes[output_tier.index()] = with_framing(plan.input_bytes);
+        if plan.retain_level.is_some() {
+            // The promotion cache holds no more than a table.
+            let hot_bytes = chosen_bytes + input.config.table_bytes[Tier::Fast.index()];
+            plan.space_bytes[Tier::Fast.index()] += with_framing(hot_bytes);
+        }
     }
     Some(plan)
 }

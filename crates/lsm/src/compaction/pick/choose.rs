@@ -16,6 +16,8 @@ use crate::version::{LEVELS, LEVELS_FAST, TableFile, Version};
 const DUE: u64 = 1000;
 /// Added to the score of a compaction that the fast tier's capacity asks for.
 const URGENT: u64 = 1_000_000_000;
+/// A table of which less than one part in this many is not hot is not worth a merge that keeps the rest.
+pub const RETAIN_BENEFIT: u64 = 16;
 const LAST_FAST: usize = LEVELS_FAST - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +152,8 @@ fn level_zero(
     while count > 0 {
         let oldest: Vec<u64> = tables.iter().rev().take(count).map(|file| file.meta.number).collect();
         let chosen = connected_with_oldest(&with_older(tables, |file| oldest.contains(&file.meta.number)));
-        let choice = Choice { reason: Reason::LevelZero, level: 0, tables: chosen, output_level };
+        let choice =
+            Choice { reason: Reason::LevelZero, level: 0, tables: chosen, output_level, retains: false };
         if let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) {
             return Some(plan);
         }
@@ -199,12 +202,53 @@ fn within_level_zero(
     if newest.len() < input.config.l0_trigger_files.max(2) {
         return None;
     }
-    let choice = Choice { reason: Reason::WithinLevelZero, level: 0, tables: newest, output_level: 0 };
+    let choice =
+        Choice { reason: Reason::WithinLevelZero, level: 0, tables: newest, output_level: 0, retains: false };
     build(input, version, choice).filter(|plan| accept(plan))
 }
 
-/// A compaction of the best table of `level` into `output_level`, levels between being empty: least overlap for its
-/// size, deletions count double.
+/// A table that could go down, and whether what is hot of it may stay.
+struct Ranked<'a> {
+    /// The least goes first, then the oldest.
+    cost: u64,
+    file: &'a Arc<TableFile>,
+    retains: bool,
+}
+
+/// The order in which tables of `level` go to `output_level`: least overlap for what they take away, deletions count
+/// double. Across the boundary of the tiers a table takes away what is not hot of it; one that is hot all over goes only
+/// when no other can, the oldest first and as a whole (HotRAP section 3.4).
+fn ranked<'a>(
+    input: &PickInput<'_>,
+    version: &'a Version,
+    (level, output_level): (usize, usize),
+) -> Vec<Ranked<'a>> {
+    let two_tiers = input.config.two_tiers;
+    let is_boundary =
+        tier_of(level, two_tiers) == Tier::Fast && tier_of(output_level, two_tiers) == Tier::Slow;
+    let tracker = input.tracker.filter(|_| is_boundary);
+    let rank = |file: &'a Arc<TableFile>| {
+        let meta = &file.meta;
+        let below = version.overlapping_table(output_level, meta);
+        let overlap_bytes: u64 = below.iter().map(|file| file.meta.size_bytes).sum();
+        let hot_bytes = tracker.map_or(0, |tracker| tracker.hot_size(meta.range()));
+        let benefit_bytes = meta.size_bytes.saturating_sub(hot_bytes);
+        let retains =
+            tracker.is_some() && benefit_bytes >= meta.size_bytes / RETAIN_BENEFIT && !file.is_all_hot();
+        if tracker.is_some() && !retains {
+            return Ranked { cost: u64::MAX, file, retains };
+        }
+        let cost = u128::from(overlap_bytes) + u128::from(meta.size_bytes - benefit_bytes);
+        let cost = u64::try_from(cost * 1024 / u128::from(benefit_bytes.max(1))).unwrap_or(u64::MAX - 1);
+        Ranked { cost: if is_dense(file) { cost / 2 } else { cost }, file, retains }
+    };
+    let mut order: Vec<Ranked<'_>> =
+        version.levels[level].tables.iter().filter(|file| !file.is_being_compacted()).map(rank).collect();
+    order.sort_by_key(|one| (one.cost, one.file.meta.number));
+    order
+}
+
+/// A compaction of the best table of `level` into `output_level`, levels between being empty.
 fn one_level(
     input: &PickInput<'_>,
     version: &Version,
@@ -212,23 +256,15 @@ fn one_level(
     reason: Reason,
     accept: &mut dyn FnMut(&Plan) -> bool,
 ) -> Option<Plan> {
-    let mut order: Vec<(u64, u64, &Arc<TableFile>)> = version.levels[level]
-        .tables
-        .iter()
-        .filter(|file| !file.is_being_compacted())
-        .map(|file| {
-            let below = version.overlapping_table(output_level, &file.meta);
-            let overlap_bytes: u64 = below.iter().map(|file| file.meta.size_bytes).sum();
-            let cost = u128::from(overlap_bytes) * 1024 / u128::from(file.meta.size_bytes.max(1));
-            let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-            (if is_dense(file) { cost / 2 } else { cost }, file.meta.number, file)
-        })
-        .collect();
-    order.sort_by_key(|(cost, number, _)| (*cost, *number));
     let mut too_large = None;
-    for (_, _, file) in order {
-        let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level };
-        let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) else { continue };
+    for Ranked { file, retains, .. } in ranked(input, version, (level, output_level)) {
+        let mut with = |retains| {
+            let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level, retains };
+            build(input, version, choice).filter(|plan| accept(plan))
+        };
+        // Without room for what stays, everything goes.
+        let plan = if retains { with(true).or_else(|| with(false)) } else { with(false) };
+        let Some(plan) = plan else { continue };
         if plan.input_bytes <= input.config.plan_bytes_max {
             return Some(plan);
         }
@@ -259,7 +295,7 @@ fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan)
         } else {
             continue;
         };
-        let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level };
+        let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level, retains: false };
         if let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) {
             return Some(plan);
         }
@@ -283,7 +319,8 @@ pub(super) fn make_room(input: &PickInput<'_>) -> Option<Plan> {
             return None;
         }
         let tables = version.levels[0].tables.last().map(Arc::clone).into_iter().collect();
-        let choice = Choice { reason: Reason::FastFull, level: 0, tables, output_level: LEVELS_FAST };
+        let choice =
+            Choice { reason: Reason::FastFull, level: 0, tables, output_level: LEVELS_FAST, retains: false };
         build(input, version, choice).filter(|plan| accept(plan))
     })
 }

@@ -48,7 +48,7 @@ pub fn pick_range(
         let wanted: Vec<u64> = tables.iter().map(|file| file.meta.number).collect();
         let chosen = with_older(&version.levels[0].tables, |file| wanted.contains(&file.meta.number));
         let output_level = output_of_level_zero(version, &targets);
-        Some(Choice { reason: Reason::Manual, level, tables: chosen, output_level })
+        Some(Choice { reason: Reason::Manual, level, tables: chosen, output_level, retains: false })
     } else {
         step(input, version, level, &tables, created_before)
     };
@@ -85,7 +85,13 @@ fn step(
         }
     }
     if !run.is_empty() {
-        return Some(Choice { reason: Reason::Manual, level, tables: run, output_level: level + 1 });
+        return Some(Choice {
+            reason: Reason::Manual,
+            level,
+            tables: run,
+            output_level: level + 1,
+            retains: false,
+        });
     }
     let worth = |file: &TableFile| {
         file.meta.number < created_before
@@ -93,5 +99,11 @@ fn step(
             && (file.meta.has_deletions() || mostly_expired(&file.meta, input))
     };
     let file = tables.iter().find(|file| worth(file))?;
-    Some(Choice { reason: Reason::Manual, level, tables: vec![Arc::clone(file)], output_level: level })
+    Some(Choice {
+        reason: Reason::Manual,
+        level,
+        tables: vec![Arc::clone(file)],
+        output_level: level,
+        retains: false,
+    })
 }

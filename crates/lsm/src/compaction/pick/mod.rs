@@ -27,9 +27,10 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::{Sequence, Tier};
+use kelvin_base::{HotTracker, Sequence, Tier};
 
 pub use build::OVERLAP_TABLES_FAST_MAX;
+pub use choose::RETAIN_BENEFIT;
 pub use layout::{Targets, shares, targets};
 pub use manual::{RangePick, pick_range};
 pub use running::Running;
@@ -80,6 +81,8 @@ pub struct PickInput<'a> {
     pub free_bytes: [u64; 2],
     /// Writers wait for room on the fast tier, or soon will.
     pub wants_room: bool,
+    /// Tells which keys are hot; `None` if nobody tracks that, and nothing is retained.
+    pub tracker: Option<&'a dyn HotTracker>,
     /// Kinds of plans that wait after a failure: `[0]` those within the fast tier, `[1]` those that touch the slow one.
     pub held: [bool; 2],
 }
@@ -135,6 +138,9 @@ pub struct Plan {
     pub output_level: usize,
     /// On which tier.
     pub output_tier: Tier,
+    /// The fast level that takes the place of its input there with what is hot: a boundary compaction that retains and
+    /// promotes (HotRAP section 3.4). `None` if everything goes to the output level.
+    pub retain_level: Option<usize>,
     /// Size of an output table, bytes.
     pub target_file_bytes: u64,
     /// Bytes of grandparents that an output should not pass: what moving it on will cost.

@@ -129,6 +129,7 @@ impl World {
             oldest_snapshot: SEQUENCE_MAX,
             free_bytes,
             wants_room,
+            tracker: None,
             held: [false; 2],
         };
         let Some(plan) = pick(&input) else { return false };
@@ -291,6 +292,7 @@ fn a_range_compaction_ends_and_leaves_no_deletion() {
                 oldest_snapshot: SEQUENCE_MAX,
                 free_bytes: [u64::MAX; 2],
                 wants_room: false,
+                tracker: None,
                 held: [false; 2],
             };
             match pick_range(&input, 0, level, (None, None), created_before) {

@@ -2,18 +2,46 @@
 //!
 //! A case is a title, lines that describe the tree, and `=>` lines with the answer. A table is
 //! `number:smallest..largest` (`..<` for an exclusive end), its size in bytes, and letters with figures: `d` deletions, `r` range
-//! tombstones, `x` expiring, `e` entries (10), `s` largest sequence number (its number), and `!` if a compaction has it.
+//! tombstones, `x` expiring, `e` entries (10), `s` largest sequence number (its number), `!` if a compaction has it,
+//! `*` if one kept it whole. `hot key bytes,..` says how many bytes are hot from a key on.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::SEQUENCE_MAX;
+use kelvin_base::{HotKeys, KeyRange, SEQUENCE_MAX};
 
 use super::simulation::config;
 use super::*;
 use crate::version::tests::{NoTables, meta};
 use crate::version::{LEVELS, LEVELS_FAST, TableOpener};
+
+/// Hot bytes of key ranges. A range asked for gets those of all that begin in it.
+#[derive(Debug)]
+struct HotRanges(Vec<(String, u64)>);
+
+impl HotTracker for HotRanges {
+    fn access(&self, _: &[u8], _: usize) {
+        unreachable!("picking only asks");
+    }
+
+    fn is_hot(&self, _: &[u8]) -> bool {
+        unreachable!("picking asks for ranges");
+    }
+
+    fn hot_size(&self, range: KeyRange<'_>) -> u64 {
+        self.0.iter().filter(|(key, _)| range.contains(key.as_bytes())).map(|(_, bytes)| bytes).sum()
+    }
+
+    fn hot_keys(&self, _: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
+        unreachable!("picking asks for sizes");
+    }
+}
+
+fn parse_hot(words: &str) -> (String, u64) {
+    let (key, bytes) = words.split_once(' ').unwrap();
+    (key.to_string(), bytes.parse().unwrap())
+}
 
 struct Case {
     config: PickConfig,
@@ -21,6 +49,7 @@ struct Case {
     free_bytes: [u64; 2],
     wants_room: bool,
     held: [bool; 2],
+    tracker: Option<HotRanges>,
     oldest_snapshot: Sequence,
     ask: Ask,
 }
@@ -41,7 +70,7 @@ fn parse_table(words: &str, level: usize, two_tiers: bool) -> Arc<TableFile> {
     facts.largest_exclusive = exclusive;
     facts.size_bytes = words.next().unwrap().parse().unwrap();
     facts.tier = if two_tiers && level >= LEVELS_FAST { Tier::Slow } else { Tier::Fast };
-    let mut claimed = false;
+    let (mut claimed, mut all_hot) = (false, false);
     for word in words {
         let figure = || word[1..].parse::<u64>().unwrap();
         match &word[..1] {
@@ -51,11 +80,15 @@ fn parse_table(words: &str, level: usize, two_tiers: bool) -> Arc<TableFile> {
             "e" => facts.entries = figure(),
             "s" => facts.sequence_max = figure(),
             "!" => claimed = true,
+            "*" => all_hot = true,
             _ => panic!("what is {word:?}?"),
         }
     }
     let file = TableFile::new(facts, opener);
     file.set_being_compacted(claimed);
+    if all_hot {
+        file.set_all_hot();
+    }
     Arc::new(file)
 }
 
@@ -66,6 +99,7 @@ fn parse(lines: &[&str]) -> Case {
         free_bytes: [u64::MAX; 2],
         wants_room: false,
         held: [false; 2],
+        tracker: None,
         oldest_snapshot: SEQUENCE_MAX,
         ask: Ask::Pick,
     };
@@ -78,6 +112,7 @@ fn parse(lines: &[&str]) -> Case {
             "cold" => case.config.cold_permille = rest.parse().unwrap(),
             "free_fast" => case.free_bytes[0] = rest.parse().unwrap(),
             "wants_room" => case.wants_room = true,
+            "hot" => case.tracker = Some(HotRanges(rest.split(',').map(parse_hot).collect())),
             "slow_held" => case.held[1] = true,
             "snapshot" => case.oldest_snapshot = rest.parse().unwrap(),
             "ask_targets" => case.ask = Ask::Targets,
@@ -99,6 +134,9 @@ fn show_plan(plan: &Plan) -> String {
         text += &format!(" L{level}[{}]", numbers.join(" "));
     }
     text += &format!(" -> L{} {}", plan.output_level, plan.output_tier);
+    if let Some(level) = plan.retain_level {
+        text += &format!(" hot -> L{level}");
+    }
     for (yes, word) in [(plan.trivial_move, " move"), (plan.bottommost, " bottommost")] {
         if yes {
             text += word;
@@ -127,6 +165,7 @@ fn answer(case: Case) -> String {
         oldest_snapshot: case.oldest_snapshot,
         free_bytes: case.free_bytes,
         wants_room: case.wants_room,
+        tracker: case.tracker.as_ref().map(|tracker| tracker as &dyn HotTracker),
         held: case.held,
     };
     match case.ask {
@@ -157,7 +196,7 @@ fn answer(case: Case) -> String {
 fn plans_are_as_the_golden_texts_say() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/pick");
     let rewrite = std::env::var_os("REWRITE").is_some();
-    for name in ["levels.txt", "tables.txt", "room.txt"] {
+    for name in ["levels.txt", "tables.txt", "room.txt", "heat.txt"] {
         let path = dir.join(name);
         let text = std::fs::read_to_string(&path).unwrap();
         let mut out = Vec::new();

@@ -1,0 +1,145 @@
+//! Where a boundary compaction writes an entry that the rules keep: hot ones to the fast tier, the others on (HotRAP
+//! section 3.4).
+//!
+//! Invariants
+//! - H2 Only the newest version of a key that the merge writes may stay above, and only if no range tombstone covers it, not
+//!   even one that a snapshot keeps it visible beneath: everything that goes to the output level and concerns the key is
+//!   older, or is the original of the copy that stays.
+//! - H7 A record that comes from the fast tier moves or stays, one from the promotion cache is a copy of one that the
+//!   merge writes to the output level, or that lies deeper. A record of the slow tier never moves up by itself.
+//! - Deletions and range tombstones always go on.
+//!
+//! Tests: `tests.rs` (`boundary_compactions_...`; each condition of [`HotSide::way`] left out fails it).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kelvin_base::key::{Kind, compare_internal};
+use kelvin_base::{HotTracker, InternalIterator, Result};
+
+use super::output::OutputWriter;
+use super::{Retention, Routed};
+
+/// Where an entry goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the output level.
+    Output,
+    /// To the fast level that retains.
+    Hot,
+    /// Nowhere: a copy that is not hot.
+    Nowhere,
+}
+
+/// The side of a merge that hot records go to.
+pub struct HotSide<'a> {
+    /// Writes the tables of the fast level.
+    pub out: OutputWriter<'a>,
+    /// Tells what is hot.
+    pub tracker: &'a dyn HotTracker,
+    /// Sources of the merge that hold records of the promotion cache; they come first.
+    pub promoted_sources: usize,
+    /// Sources after those that hold tables of the fast tier.
+    pub fast_sources: usize,
+}
+
+impl HotSide<'_> {
+    /// The way of an entry that the rules keep. `is_newest`: nothing of its key was written yet, and no range tombstone
+    /// covers it.
+    pub fn way(&self, key: &[u8], kind_byte: u8, is_newest: bool, source: usize) -> Way {
+        let may_stay = is_newest && source < self.promoted_sources + self.fast_sources;
+        match Kind::from_byte(kind_byte) {
+            Some(Kind::Copy) if may_stay && self.tracker.is_hot(key) => Way::Hot,
+            Some(Kind::Copy) => Way::Nowhere,
+            Some(Kind::Value) if may_stay && self.tracker.is_hot(key) => Way::Hot,
+            _ => Way::Output,
+        }
+    }
+
+    /// Writes a hot entry.
+    ///
+    /// # Errors
+    /// The output file's.
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        internal_key: &[u8],
+        stored: &[u8],
+        source: usize,
+        routed: &mut Routed,
+    ) -> Result<()> {
+        let bytes = (key.len() + stored.len()) as u64;
+        if source < self.promoted_sources {
+            routed.promoted += 1;
+            routed.promoted_bytes += bytes;
+        } else {
+            routed.retained += 1;
+            routed.retained_bytes += bytes;
+        }
+        self.out.add(key, true, internal_key, stored)
+    }
+}
+
+/// A cursor over the records taken from the promotion cache.
+#[derive(Debug)]
+pub struct PromotedIter {
+    retention: Arc<Retention>,
+    /// Where it stands; not valid off the ends.
+    at: usize,
+}
+
+impl PromotedIter {
+    /// A cursor over what `retention` holds, not positioned.
+    pub const fn new(retention: Arc<Retention>) -> Self {
+        Self { retention, at: usize::MAX }
+    }
+
+    fn entries(&self) -> &[(Bytes, Bytes)] {
+        &self.retention.promoted
+    }
+}
+
+impl InternalIterator for PromotedIter {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.at = 0;
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.at = self.entries().len().wrapping_sub(1);
+        Ok(())
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.at = self.entries().partition_point(|(key, _)| compare_internal(key, target).is_lt());
+        Ok(())
+    }
+
+    fn seek_before(&mut self, target: &[u8]) -> Result<()> {
+        self.seek(target)?;
+        self.at = self.at.wrapping_sub(1);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.at = self.at.saturating_add(1);
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.at = self.at.wrapping_sub(1);
+        Ok(())
+    }
+
+    fn valid(&self) -> bool {
+        self.at < self.entries().len()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.entries().get(self.at).map_or(&[], |(key, _)| key)
+    }
+
+    fn value(&self) -> &[u8] {
+        self.entries().get(self.at).map_or(&[], |(_, stored)| stored)
+    }
+}
