@@ -30,10 +30,7 @@ fn main() -> Result<()> {
     db.wait_idle()?;
 
     for level in db.levels() {
-        println!(
-            "L{} on the {} disk: {} tables, {} bytes",
-            level.level, level.tier, level.tables, level.bytes
-        );
+        println!("{} on the {} disk: {} tables, {} bytes", level.name, level.tier, level.tables, level.bytes);
     }
     let stats = db.stats();
     let capacity = stats.capacity_bytes[0].unwrap_or(u64::MAX);

@@ -134,7 +134,7 @@ impl Engine {
         };
         self.settle_manifest()?;
         let mut edit = Edit::default();
-        for (level, file) in plan.tables() {
+        for (level, file) in plan.tables().chain(plan.leaving()) {
             edit.remove(plan.keyspace, level, file.meta.number);
         }
         if plan.trivial_move {
@@ -142,9 +142,10 @@ impl Engine {
                 edit.add(plan.keyspace, plan.output_level, file.meta.clone());
             }
             self.counters.work.trivial_moves.add(1);
-            return self.forgive_dropped(&keyspace, self.install(&keyspace, edit, &[], &[]));
+            let evicted: Vec<_> = plan.leaving().map(|(_, file)| Arc::clone(file)).collect();
+            return self.forgive_dropped(&keyspace, self.install(&keyspace, edit, &[], &evicted));
         }
-        let outcome = self.merge(plan);
+        let outcome = self.merge(&keyspace, plan);
         let metas = match outcome {
             Err(error) => {
                 self.note_corrupt_input(plan, &error);
@@ -157,7 +158,8 @@ impl Engine {
             edit.add(plan.keyspace, kept.unwrap_or(plan.output_level), meta.clone());
         }
         self.account_tables(&mut reservations, &metas);
-        let consumed: Vec<_> = plan.tables().map(|(_, file)| Arc::clone(file)).collect();
+        let consumed: Vec<_> =
+            plan.tables().chain(plan.leaving()).map(|(_, file)| Arc::clone(file)).collect();
         let installed = self.install_or_remove(&keyspace, edit, &[], &metas, &consumed);
         self.counters.work.compactions.add(1);
         if installed.is_ok() && plan.retain_level.is_some() {
@@ -166,17 +168,17 @@ impl Engine {
         self.forgive_dropped(&keyspace, installed)
     }
 
-    fn merge(&self, plan: &Plan) -> Result<Vec<TableMeta>> {
+    fn merge(&self, keyspace: &KeyspaceState, plan: &Plan) -> Result<Vec<TableMeta>> {
         let mut context =
             self.job_context(self.outputs(Purpose::Compaction), plan.output_level, plan.output_tier);
-        if let Some(keyspace) = self.keyspaces.load().by_id(plan.keyspace) {
-            context.deeper = job::deeper_runs(&keyspace.peek().version, plan);
-        }
+        let version = Arc::clone(&keyspace.peek().version);
+        context.deeper = job::deeper_runs(&version, plan);
         if let Some(level) = plan.retain_level {
             context.retention = Some(Arc::new(Retention {
                 tracker: Arc::clone(&self.tracker),
                 options: self.table_options(level, Tier::Fast),
                 target_bytes: self.config.table_bytes,
+                guards: job::guards(&version, plan),
                 promoted: Vec::new(),
             }));
         }

@@ -8,16 +8,17 @@ use crate::compaction::pick::{shares, targets};
 use crate::db::Keyspace;
 use crate::db::engine::Engine;
 use crate::read::{Moment, Source, lookup};
+use crate::version::level_name;
 
 /// One level of one keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelInfo {
     /// Keyspace.
     pub keyspace: String,
-    /// Level, 0 at the top.
-    pub level: usize,
     /// Where its tables belong.
     pub tier: Tier,
+    /// What it is called: `L3`, or `hot 0` for a run of the hot level.
+    pub name: String,
     /// Tables.
     pub tables: usize,
     /// Bytes of these.
@@ -51,7 +52,7 @@ pub fn levels(engine: &Engine) -> Vec<LevelInfo> {
             };
             infos.push(LevelInfo {
                 keyspace: keyspace.clone().unwrap_or_default(),
-                level: index,
+                name: level_name(index),
                 tier: level.tier,
                 tables: level.tables.len(),
                 bytes: level.size_bytes(),
@@ -112,7 +113,9 @@ pub fn explain_key(keyspace: &Keyspace, key: &[u8]) -> Result<KeyReport> {
         Some(found) => {
             let (place, tier) = match found.source {
                 Source::Memtable => ("memtable".to_string(), None),
-                Source::Level(level, tier) => (format!("L{level} on the {tier} tier"), Some(tier)),
+                Source::Level(level, tier) => {
+                    (format!("{} on the {tier} tier", level_name(level)), Some(tier))
+                }
             };
             let place = match (&found.value, found.expiry_ms) {
                 (Some(_), _) => place,

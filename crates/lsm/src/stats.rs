@@ -12,7 +12,7 @@ use crate::compaction::job::Routed;
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;
 use crate::tiers::IoCount;
-use crate::version::Version;
+use crate::version::{LEVELS, Version, is_hot_run};
 use crate::write::stall::Reason;
 
 /// A number that only grows.
@@ -32,15 +32,12 @@ impl Counter {
     }
 }
 
-/// Levels counted one by one; deeper ones are counted as the last.
-pub const LEVELS_COUNTED: usize = 12;
-
 /// Point lookups.
 #[derive(Debug, Default)]
 pub struct ReadCounters {
     /// Lookups answered by a memtable.
     pub memtable: Counter,
-    levels: [Counter; LEVELS_COUNTED],
+    levels: [Counter; LEVELS],
     /// Lookups of keys without any entry.
     pub absent: Counter,
     /// Lookups that read the slow tier.
@@ -57,7 +54,7 @@ impl ReadCounters {
     /// Lookups answered by a table of `level`.
     #[must_use]
     pub fn level(&self, level: usize) -> &Counter {
-        &self.levels[level.min(LEVELS_COUNTED - 1)]
+        &self.levels[level.min(LEVELS - 1)]
     }
 }
 
@@ -177,6 +174,8 @@ pub struct Stats {
     pub gets_memtable: u64,
     /// Of these, answered by each level.
     pub gets_level: Vec<u64>,
+    /// Of these, answered by the hot level.
+    pub gets_hot: u64,
     /// Of these, without any entry.
     pub gets_absent: u64,
     /// Of these, answered without reading the slow tier.
@@ -261,6 +260,15 @@ pub struct Stats {
     pub wal_bytes: u64,
 }
 
+impl ReadCounters {
+    /// Lookups answered by each level of the tree down to `deepest`, and by the runs of the hot level together.
+    fn by_level(&self, deepest: usize) -> (Vec<u64>, u64) {
+        let (hot, tree): (Vec<usize>, Vec<usize>) = (0..=deepest).partition(|level| is_hot_run(*level));
+        let gets = |level: usize| self.level(level).get();
+        (tree.into_iter().map(gets).collect(), hot.into_iter().map(gets).sum())
+    }
+}
+
 impl Engine {
     /// What was counted, and the sizes of now.
     pub(crate) fn stats(&self) -> Stats {
@@ -268,8 +276,8 @@ impl Engine {
         let keyspaces = self.keyspaces.load();
         let versions = self.versions_now();
         let deepest = versions.iter().filter_map(|version| version.deepest()).max().unwrap_or(0);
-        let gets_level: Vec<u64> = (0..=deepest).map(|level| reads.level(level).get()).collect();
-        let gets = reads.memtable.get() + reads.absent.get() + gets_level.iter().sum::<u64>();
+        let (gets_level, gets_hot) = reads.by_level(deepest);
+        let gets = reads.memtable.get() + reads.absent.get() + gets_level.iter().sum::<u64>() + gets_hot;
         let slow = reads.slow_touched.get();
         let both = |of: &dyn Fn(Tier) -> u64| Tier::ALL.map(of);
         let pair = |of: &[Counter; 2]| [of[0].get(), of[1].get()];
@@ -287,6 +295,7 @@ impl Engine {
             gets,
             gets_memtable: reads.memtable.get(),
             gets_level,
+            gets_hot,
             gets_absent: reads.absent.get(),
             gets_fast: gets.saturating_sub(slow),
             gets_slow: slow,
@@ -358,6 +367,7 @@ impl Stats {
         for (level, gets) in self.gets_level.iter().enumerate() {
             put(&format!("gets_level.{level}"), *gets);
         }
+        put("gets_hot", self.gets_hot);
         put("gets_absent", self.gets_absent);
         put("gets_fast", self.gets_fast);
         put("gets_slow", self.gets_slow);

@@ -48,7 +48,7 @@ pub fn rows(levels: &[LevelInfo]) -> Vec<[String; 8]> {
     let row = |level: &LevelInfo| {
         let target = (level.target_bytes > 0).then_some(level.target_bytes);
         [
-            format!("L{}", level.level),
+            level.name.clone(),
             level.tier.to_string(),
             grouped(level.tables as u64),
             bytes(level.bytes),
@@ -74,7 +74,7 @@ pub fn table_of(rows: &[[String; 8]]) -> Table {
 pub fn as_json(levels: &[LevelInfo]) -> Value {
     let one = |level: &LevelInfo| {
         json!({
-            "keyspace": level.keyspace, "level": level.level, "tier": level.tier.to_string(), "tables": level.tables,
+            "keyspace": level.keyspace, "level": level.name, "tier": level.tier.to_string(), "tables": level.tables,
             "bytes": level.bytes, "target_bytes": level.target_bytes, "entries": level.entries,
             "deletions": level.deletions, "range_tombstones": level.range_tombstones, "copies": level.copies,
             "compacting": level.compacting,

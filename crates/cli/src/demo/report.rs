@@ -107,7 +107,7 @@ fn sizes(seen: &Seen) -> Result<String, Box<dyn std::error::Error>> {
         .filter(|level| level.bytes > 0)
         .map(|level| {
             let color = if level.tier == kelvin::Tier::Fast { FAST } else { SLOW };
-            (format!("L{}", level.level), mebibytes(level.bytes), color)
+            (level.name.clone(), mebibytes(level.bytes), color)
         })
         .collect();
     plot::bars("MiB", &bars)

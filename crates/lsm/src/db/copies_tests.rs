@@ -14,7 +14,7 @@ use crate::compaction::job::JobTable;
 use crate::options::{CompressionChoice, Env};
 use crate::read::{Moment, Source, lookup};
 use crate::tiers::Purpose;
-use crate::version::{Edit, LEVELS_FAST, TableFile};
+use crate::version::{Edit, FIRST_SLOW, LEVELS_FAST, TableFile};
 
 const LAST_FAST: usize = LEVELS_FAST - 1;
 
@@ -72,7 +72,7 @@ fn write_table(
     instead_of: &[Arc<TableFile>],
 ) {
     let engine = db.engine();
-    let tier = if level < LEVELS_FAST { Tier::Fast } else { Tier::Slow };
+    let tier = if level < FIRST_SLOW { Tier::Fast } else { Tier::Slow };
     let number = engine.new_file_number();
     let (path, file) = engine.files.create(tier, number, Purpose::Flush).unwrap();
     let mut writer = TableWriter::new(file, &path, number, TableOptions::default());
@@ -103,13 +103,16 @@ fn open(world: &World) -> Db {
     ends.iter().for_each(|end| db.put(end, b"").unwrap());
     db.flush().unwrap();
     let flushed = db.state.view().version.levels[0].tables.clone();
-    write_table(&db, ends.into_iter(), Kind::Value, LEVELS_FAST, &flushed);
+    write_table(&db, ends.into_iter(), Kind::Value, FIRST_SLOW, &flushed);
     db
 }
 
-/// Copies the newest versions of the keys into a table of the last fast level.
-fn copy_up(db: &Db, numbers: impl Iterator<Item = usize>) {
-    write_table(db, numbers.map(key), Kind::Copy, LAST_FAST, &[]);
+/// Where copies may be: what a boundary compaction leaves, and a run of the hot level.
+const PLACES: [usize; 2] = [LAST_FAST, LEVELS_FAST];
+
+/// Copies the newest versions of the keys into a table of `level`.
+fn copy_up(db: &Db, numbers: impl Iterator<Item = usize>, level: usize) {
+    write_table(db, numbers.map(key), Kind::Copy, level, &[]);
 }
 
 fn copies(db: &Db) -> u64 {
@@ -144,83 +147,92 @@ fn pairs(numbers: impl Iterator<Item = usize>, round: &str) -> Vec<(Vec<u8>, Vec
 }
 
 /// A store of 100 keys on the slow tier with every second one copied to the fast tier.
-fn with_copies(world: &World) -> Db {
+fn with_copies(world: &World, level: usize) -> Db {
     let db = open(world);
     put_on_slow(&db, 0..100, "one");
-    copy_up(&db, (0..100).step_by(2));
+    copy_up(&db, (0..100).step_by(2), level);
     assert_eq!(copies(&db), 50);
     db
 }
 
 #[test]
 fn a_copy_answers_from_the_fast_tier_and_every_key_is_seen_once() {
-    let world = World::new();
-    let db = with_copies(&world);
-    assert_eq!(scan(&db), pairs(0..100, "one"));
-    let many: Vec<Vec<u8>> = (0..100).map(key).collect();
-    let answers = db.multi_get(&many.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    assert!(
-        answers.into_iter().zip(0..).all(|(got, n)| got.unwrap().as_deref() == Some(&value(n, "one")[..]))
-    );
-    db.close().unwrap();
-    let db = Db::open(world.options()).unwrap();
-    // Nothing is in memory yet.
-    world.slow.away(EIO);
-    assert_eq!(db.get(&key(40)).unwrap().as_deref(), Some(&value(40, "one")[..]));
-    assert!(db.get(&key(41)).is_err(), "it has no copy");
-    world.slow.back();
-    assert_eq!((copies(&db), scan(&db)), (50, pairs(0..100, "one")));
+    for level in PLACES {
+        let world = World::new();
+        let db = with_copies(&world, level);
+        assert_eq!(scan(&db), pairs(0..100, "one"));
+        let many: Vec<Vec<u8>> = (0..100).map(key).collect();
+        let answers = db.multi_get(&many.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        assert!(
+            answers
+                .into_iter()
+                .zip(0..)
+                .all(|(got, n)| got.unwrap().as_deref() == Some(&value(n, "one")[..]))
+        );
+        db.close().unwrap();
+        let db = Db::open(world.options()).unwrap();
+        // Nothing is in memory yet.
+        world.slow.away(EIO);
+        assert_eq!(db.get(&key(40)).unwrap().as_deref(), Some(&value(40, "one")[..]));
+        assert!(db.get(&key(41)).is_err(), "it has no copy");
+        world.slow.back();
+        assert_eq!((copies(&db), scan(&db)), (50, pairs(0..100, "one")));
+    }
 }
 
 #[test]
 fn a_snapshot_passes_a_newer_copy_by_and_reads_the_copy_of_its_own_time() {
-    let world = World::new();
-    let db = open(&world);
-    put_on_slow(&db, 0..50, "one");
-    let old = db.snapshot();
-    put_on_slow(&db, 0..50, "two");
-    copy_up(&db, 0..50);
-    let new = db.snapshot();
-    db.put(&key(7), &value(7, "three")).unwrap();
-    for compacted in [false, true] {
-        for number in 0..50 {
-            assert_eq!(old.get(&key(number)).unwrap().as_deref(), Some(&value(number, "one")[..]));
-            assert_eq!(new.get(&key(number)).unwrap().as_deref(), Some(&value(number, "two")[..]));
+    for level in PLACES {
+        let world = World::new();
+        let db = open(&world);
+        put_on_slow(&db, 0..50, "one");
+        let old = db.snapshot();
+        put_on_slow(&db, 0..50, "two");
+        copy_up(&db, 0..50, level);
+        let new = db.snapshot();
+        db.put(&key(7), &value(7, "three")).unwrap();
+        for compacted in [false, true] {
+            for number in 0..50 {
+                assert_eq!(old.get(&key(number)).unwrap().as_deref(), Some(&value(number, "one")[..]));
+                assert_eq!(new.get(&key(number)).unwrap().as_deref(), Some(&value(number, "two")[..]));
+            }
+            let latest = if compacted { "after" } else { "before" };
+            assert_eq!(db.get(&key(7)).unwrap().as_deref(), Some(&value(7, "three")[..]), "{latest}");
+            db.compact_range(None, None).unwrap();
         }
-        let latest = if compacted { "after" } else { "before" };
-        assert_eq!(db.get(&key(7)).unwrap().as_deref(), Some(&value(7, "three")[..]), "{latest}");
+        drop((old, new));
         db.compact_range(None, None).unwrap();
+        assert_eq!(copies(&db), 0);
+        assert_eq!(db.get(&key(8)).unwrap().as_deref(), Some(&value(8, "two")[..]));
     }
-    drop((old, new));
-    db.compact_range(None, None).unwrap();
-    assert_eq!(copies(&db), 0);
-    assert_eq!(db.get(&key(8)).unwrap().as_deref(), Some(&value(8, "two")[..]));
 }
 
 #[test]
 fn what_is_deleted_above_a_copy_stays_deleted_on_its_way_down() {
-    let world = World::new();
-    let db = with_copies(&world);
-    db.delete(&key(10)).unwrap();
-    db.delete_range(&key(20), &key(30)).unwrap();
-    db.put(&key(24), &value(24, "again")).unwrap();
-    let mut wanted = pairs((0..100).filter(|n| *n != 10 && !(20..30).contains(n)), "one");
-    wanted.push((key(24), value(24, "again")));
-    wanted.sort();
-    assert_eq!(scan(&db), wanted, "in the memtable");
-    db.flush().unwrap();
-    assert_eq!(scan(&db), wanted, "in level 0");
-    db.compact_range(Some(&key(0)), Some(&key(25))).unwrap();
-    assert_eq!(scan(&db), wanted, "half of the way");
-    db.compact_range(None, None).unwrap();
-    assert_eq!(scan(&db), wanted, "at the bottom");
-    assert_eq!(copies(&db), 0);
+    for level in PLACES {
+        let world = World::new();
+        let db = with_copies(&world, level);
+        db.delete(&key(10)).unwrap();
+        db.delete_range(&key(20), &key(30)).unwrap();
+        db.put(&key(24), &value(24, "again")).unwrap();
+        let mut wanted = pairs((0..100).filter(|n| *n != 10 && !(20..30).contains(n)), "one");
+        wanted.push((key(24), value(24, "again")));
+        wanted.sort();
+        assert_eq!(scan(&db), wanted, "in the memtable");
+        db.flush().unwrap();
+        assert_eq!(scan(&db), wanted, "in level 0");
+        db.compact_range(Some(&key(0)), Some(&key(25))).unwrap();
+        assert_eq!(scan(&db), wanted, "half of the way");
+        db.compact_range(None, None).unwrap();
+        assert_eq!(scan(&db), wanted, "at the bottom");
+        assert_eq!(copies(&db), 0);
+    }
 }
 
 #[test]
 fn a_compaction_to_the_slow_tier_drops_copies_and_keeps_their_originals() {
     let world = World::new();
-    let db = with_copies(&world);
+    let db = with_copies(&world, LAST_FAST);
     let entries_before: u64 = db.levels().iter().map(|level| level.entries).sum();
     db.put(&key(1000), b"brings the level down with it").unwrap();
     db.delete(&key(1000)).unwrap();
@@ -234,7 +246,7 @@ fn a_compaction_to_the_slow_tier_drops_copies_and_keeps_their_originals() {
 #[test]
 fn check_and_checkpoint_take_copies_as_they_are() {
     let world = World::new();
-    let db = with_copies(&world);
+    let db = with_copies(&world, LAST_FAST);
     assert!(db.check().is_well());
     db.checkpoint(Path::new("/copy-fast"), Some(Path::new("/copy-slow"))).unwrap();
     db.delete_range(&key(0), &key(100)).unwrap();

@@ -6,7 +6,7 @@
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
 use kelvin_base::{Error, ErrorKind, Result, Sequence};
 
-use super::{LEVELS, StoreId, TableMeta};
+use super::{FIRST_SLOW, HOT_RUNS, LEVELS, LEVELS_FAST, StoreId, TableMeta, is_hot_run};
 
 const STORE: u64 = 1;
 const NEXT_FILE_NUMBER: u64 = 2;
@@ -17,6 +17,8 @@ const DROP_KEYSPACE: u64 = 6;
 const WAL_NUMBER: u64 = 7;
 const REMOVE_TABLE: u64 = 8;
 const ADD_TABLE: u64 = 9;
+/// Levels on disk: those of the tree in order, the hot level's runs after them.
+const HOT_ON_DISK: usize = LEVELS - HOT_RUNS;
 /// Tags with this bit may be skipped by versions that do not know them.
 const SKIPPABLE: u64 = 0x40;
 
@@ -138,13 +140,13 @@ impl Edit {
         }
         for (keyspace, level, number) in &self.removed {
             record(REMOVE_TABLE, &|out| {
-                put_pair(out, *keyspace, *level as u64);
+                put_level(out, *keyspace, *level);
                 put_varint(out, *number);
             });
         }
         for (keyspace, level, meta) in &self.added {
             record(ADD_TABLE, &|out| {
-                put_pair(out, *keyspace, *level as u64);
+                put_level(out, *keyspace, *level);
                 meta.encode(out);
             });
         }
@@ -211,12 +213,26 @@ fn put_pair(out: &mut Vec<u8>, keyspace: u32, second: u64) {
     put_varint(out, second);
 }
 
+fn put_level(out: &mut Vec<u8>, keyspace: u32, level: usize) {
+    let on_disk = match level {
+        _ if is_hot_run(level) => level - LEVELS_FAST + HOT_ON_DISK,
+        _ if level >= FIRST_SLOW => level - HOT_RUNS,
+        _ => level,
+    };
+    put_pair(out, keyspace, on_disk as u64);
+}
+
 fn get_id(input: &mut &[u8]) -> Option<u32> {
     u32::try_from(get_varint(input)?).ok()
 }
 
 fn get_level(input: &mut &[u8]) -> Option<usize> {
-    usize::try_from(get_varint(input)?).ok().filter(|level| *level < LEVELS)
+    let on_disk = usize::try_from(get_varint(input)?).ok().filter(|level| *level < LEVELS)?;
+    Some(match on_disk {
+        _ if on_disk >= HOT_ON_DISK => on_disk - HOT_ON_DISK + LEVELS_FAST,
+        _ if on_disk >= LEVELS_FAST => on_disk + HOT_RUNS,
+        _ => on_disk,
+    })
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! - T2 L0 is ordered newest first.
 //! - T3 A version is published only after the edit that leads to it is durable; a table's file is deleted only after
 //!   an edit without it is durable and its last reader is gone (RELIABILITY M2, M4).
-//! - T4 Level numbers are fixed: 0 to [`LEVELS_FAST`] - 1 belong to the fast tier, the rest to the slow one if there is
-//!   one. A change of capacity therefore moves data, never level numbers. A table's own tier is in its facts.
+//! - T4 Level numbers are fixed: 0 to [`LEVELS_FAST`] - 1 and the [`HOT_RUNS`] after them belong to the fast tier, the rest to the
+//!   slow one if there is one. A change of capacity therefore moves data, never level numbers. A table's own tier is in its facts.
 //!
 //! Format: docs/formats/manifest.md. Tests: beside the code and in `tests.rs`.
 
@@ -32,7 +32,34 @@ pub use tree::Version;
 
 pub use crate::tiers::StoreId;
 
-/// Levels of a version.
-pub const LEVELS: usize = 12;
 /// Levels 0 to `LEVELS_FAST - 1` belong to the fast tier.
 pub const LEVELS_FAST: usize = 7;
+/// Levels from `LEVELS_FAST` on that are runs of the hot level (DESIGN section 6): copies of entries below them, on the fast
+/// tier. Their order among themselves means nothing.
+pub const HOT_RUNS: usize = 12;
+/// The first level of the slow tier.
+pub const FIRST_SLOW: usize = LEVELS_FAST + HOT_RUNS;
+/// Levels of a version.
+pub const LEVELS: usize = FIRST_SLOW + 5;
+
+/// True if `level` is a run of the hot level.
+#[must_use]
+pub const fn is_hot_run(level: usize) -> bool {
+    level >= LEVELS_FAST && level < FIRST_SLOW
+}
+
+/// The level that data of `level` goes down to.
+#[must_use]
+pub const fn next_level(level: usize) -> usize {
+    if level + 1 == LEVELS_FAST { FIRST_SLOW } else { level + 1 }
+}
+
+/// What people call a level: runs of the hot level do not count.
+#[must_use]
+pub fn level_name(level: usize) -> String {
+    match level {
+        _ if level < LEVELS_FAST => format!("L{level}"),
+        _ if level < FIRST_SLOW => format!("hot {}", level - LEVELS_FAST),
+        _ => format!("L{}", level - HOT_RUNS),
+    }
+}

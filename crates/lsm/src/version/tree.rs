@@ -9,7 +9,7 @@ use kelvin_table::Fragments;
 use super::edit::Edit;
 use super::file::{TableFile, TableOpener};
 use super::level::Level;
-use super::{LEVELS, LEVELS_FAST, TableMeta};
+use super::{FIRST_SLOW, LEVELS, TableMeta};
 
 /// The tables of one keyspace at one moment.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Version {
                 tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
                 check_disjoint(index, &tables)?;
             }
-            let tier = if two_tiers && index >= LEVELS_FAST { Tier::Slow } else { Tier::Fast };
+            let tier = if two_tiers && index >= FIRST_SLOW { Tier::Slow } else { Tier::Fast };
             levels.push(Level::new(tier, tables, index > 0));
         }
         Ok(Self { keyspace, levels, tombstones: OnceLock::new() })
@@ -46,7 +46,7 @@ impl Version {
     pub fn empty(keyspace: u32, two_tiers: bool) -> Self {
         let levels = (0..LEVELS)
             .map(|index| {
-                let tier = if two_tiers && index >= LEVELS_FAST { Tier::Slow } else { Tier::Fast };
+                let tier = if two_tiers && index >= FIRST_SLOW { Tier::Slow } else { Tier::Fast };
                 Level::new(tier, Vec::new(), index > 0)
             })
             .collect();

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use kelvin_base::hash64;
+
 use crate::version::TableFile;
 
 /// The tables below a merge's output, as runs of disjoint tables in key order.
@@ -33,8 +35,16 @@ impl Below {
     pub fn may_hold(&mut self, user_key: &[u8]) -> bool {
         match self {
             Self::Anything => true,
-            Self::Runs(runs) => runs.iter_mut().any(|run| run.holds(user_key)),
+            Self::Runs(runs) => runs.iter_mut().any(|run| run.at(user_key).is_some()),
         }
+    }
+
+    /// True if a table has `user_key`, and rarely if none has: asks their filters. A table that cannot be opened may have it.
+    pub fn may_have(&mut self, user_key: &[u8]) -> bool {
+        let Self::Runs(runs) = self else { return true };
+        let hash = hash64(user_key);
+        let has = |file: &Arc<TableFile>| file.table().map_or(true, |table| table.may_contain(hash));
+        runs.iter_mut().any(|run| run.at(user_key).is_some_and(has))
     }
 
     /// True if a deeper table's range meets `[start, end)`. Asks no cursor, so ranges may come in any order.
@@ -50,10 +60,11 @@ impl Below {
 }
 
 impl Run {
-    fn holds(&mut self, user_key: &[u8]) -> bool {
+    /// The table whose range holds `user_key`.
+    fn at(&mut self, user_key: &[u8]) -> Option<&Arc<TableFile>> {
         while self.files.get(self.at).is_some_and(|file| !file.meta.reaches(user_key)) {
             self.at += 1;
         }
-        self.files.get(self.at).is_some_and(|file| file.meta.smallest.as_ref() <= user_key)
+        self.files.get(self.at).filter(|file| file.meta.smallest.as_ref() <= user_key)
     }
 }

@@ -76,11 +76,11 @@ pub struct Pass<'a> {
     pub hot: Option<HotSide<'a>>,
     pub watch: Watch<'a>,
     pub stats: JobStats,
-    /// An entry of this user key was written.
-    written: bool,
     last_key: Vec<u8>,
-    /// All of `last_key` that was written went to the hot side.
-    only_hot: bool,
+    /// An entry of `last_key` was written to the output, or to the hot side.
+    written: [bool; 2],
+    /// `last_key` lies in the hot level too.
+    guarded: bool,
     /// A copy whose successor is not known yet.
     held_key: Vec<u8>,
     held_value: Vec<u8>,
@@ -91,8 +91,8 @@ impl<'a> Pass<'a> {
     pub fn new(rules: Rules<'a>, out: OutputWriter<'a>, watch: Watch<'a>) -> Self {
         let (last_key, held_key, held_value, deletion) = Default::default();
         let stats = JobStats::default();
-        let (hot, written, only_hot) = (None, false, false);
-        Self { rules, out, hot, watch, stats, written, last_key, only_hot, held_key, held_value, deletion }
+        let (hot, written, guarded) = (None, [false; 2], false);
+        Self { rules, out, hot, watch, stats, last_key, written, guarded, held_key, held_value, deletion }
     }
 
     /// Passes the entries of `merge` on, from where it stands to `upper`.
@@ -129,47 +129,52 @@ impl<'a> Pass<'a> {
         let (key, packed) = split(internal_key)?;
         let (sequence, kind_byte) = (trailer_sequence(packed), trailer_kind_byte(packed));
         self.stats.entries_in += 1;
-        let verdict = self.rules.judge(&Entry { key, sequence, kind_byte, stored, repeated })?;
-        let is_new = !self.written || self.last_key != key;
-        let first_of_key = is_new || self.only_hot;
-        let way = match (&self.hot, verdict) {
-            (Some(hot), Verdict::Keep) => {
-                let is_newest = is_new && !self.rules.is_covered(key, sequence);
-                hot.way(key, kind_byte, is_newest, source)
-            }
-            _ => Way::Output,
-        };
-        match verdict {
-            Verdict::Keep if way == Way::Nowhere => {
-                self.stats.routed.not_hot_bytes += (key.len() + stored.len()) as u64;
-                self.count(Why::Copy);
-                return self.saw(internal_key.len() + stored.len());
-            }
-            Verdict::Keep if way == Way::Hot => {
-                if let Some(hot) = &mut self.hot {
-                    hot.add(key, internal_key, stored, source, &mut self.stats.routed)?;
-                }
-            }
-            Verdict::Keep => self.out.add(key, first_of_key, internal_key, stored)?,
+        if self.last_key != key || self.stats.entries_in == 1 {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+            self.written = [false; 2];
+            self.guarded = self.hot.as_mut().is_some_and(|hot| hot.guards(key, source));
+        }
+        let guarded = self.guarded && self.hot.as_ref().is_some_and(|hot| hot.is_fast(source));
+        let verdict = self.rules.judge(&Entry { key, sequence, kind_byte, stored, repeated, guarded })?;
+        let bytes = internal_key.len() + stored.len();
+        let (internal_key, stored, kind_byte) = match verdict {
+            Verdict::Keep => (internal_key, stored, kind_byte),
             Verdict::Delete => {
                 self.stats.expired_to_deletions += 1;
                 self.deletion.clear();
                 append_internal(&mut self.deletion, key, trailer(sequence, Kind::Deletion as u8));
-                self.out.add(key, first_of_key, &self.deletion, &[])?;
+                (&self.deletion[..], &[][..], Kind::Deletion as u8)
             }
             Verdict::Drop(why) => {
                 self.count(why);
-                return self.saw(internal_key.len() + stored.len());
+                return self.saw(bytes);
+            }
+        };
+        let is_newest = self.written == [false; 2] && !self.rules.is_covered(key, sequence);
+        match &mut self.hot {
+            Some(hot) => match hot.way(key, kind_byte, is_newest, source, guarded) {
+                Way::Hot => {
+                    hot.add(key, !self.written[1], internal_key, stored, source, &mut self.stats.routed)?;
+                    self.written[1] = true;
+                }
+                Way::Nowhere => {
+                    self.stats.routed.not_hot_bytes += (key.len() + stored.len()) as u64;
+                    self.count(Why::Copy);
+                    return self.saw(bytes);
+                }
+                Way::Output => {
+                    self.out.add(key, !self.written[0], internal_key, stored)?;
+                    self.written[0] = true;
+                }
+            },
+            None => {
+                self.out.add(key, !self.written[0], internal_key, stored)?;
+                self.written[0] = true;
             }
         }
         self.stats.entries_out += 1;
-        self.only_hot = way == Way::Hot;
-        if is_new {
-            self.written = true;
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key);
-        }
-        self.saw(internal_key.len() + stored.len())
+        self.saw(bytes)
     }
 
     /// An entry of `bytes` was dealt with: now and then there is more to see to.

@@ -9,9 +9,11 @@
 //! - J3 A compaction may be cut into parts that run beside each other; the caller works on parts itself and waits
 //!   only for parts that already run, so full lanes cannot hold it up.
 //!
-//! Tests: `rules_tests.rs`, `golden_tests.rs` (testdata/compact), `tests.rs` (a model, faults, parts).
+//! Tests: `rules_tests.rs`, `golden_tests.rs` (testdata/compact), `tests.rs` (a model, faults, parts), `boundary_tests.rs`.
 
 mod below;
+#[cfg(test)]
+mod boundary_tests;
 #[cfg(test)]
 mod golden_tests;
 mod merge;
@@ -40,7 +42,7 @@ use parking_lot::Mutex;
 
 use super::pick::Plan;
 use crate::memory::MemoryBudget;
-use crate::version::{TableFile, TableMeta, Version};
+use crate::version::{FIRST_SLOW, LEVELS_FAST, TableFile, TableMeta, Version};
 
 /// The file of a table to be written.
 #[derive(Debug)]
@@ -137,6 +139,8 @@ pub struct Retention {
     pub options: TableOptions,
     /// Their size, bytes.
     pub target_bytes: u64,
+    /// Runs of the hot level that stay below the plan's fast input.
+    pub guards: Vec<Vec<Arc<TableFile>>>,
     /// Records taken from the promotion cache, all in the range of the plan's fast input, in order: internal keys of kind `Copy`,
     /// and stored values.
     pub promoted: Vec<(Bytes, Bytes)>,
@@ -297,6 +301,17 @@ pub fn deeper_runs(version: &Version, plan: &Plan) -> Vec<Vec<Arc<TableFile>>> {
     let deeper = version.levels.iter().skip(plan.output_level + 1);
     runs.extend(deeper.filter(|level| !level.tables.is_empty()).map(|level| level.tables.clone()));
     runs
+}
+
+/// The runs of the hot level that stay where they are, as [`Retention::guards`] wants them.
+#[must_use]
+pub fn guards(version: &Version, plan: &Plan) -> Vec<Vec<Arc<TableFile>>> {
+    let leaves = |number: u64| plan.leaving().any(|(_, file)| file.meta.number == number);
+    let stays = |level: usize| {
+        let tables = version.levels[level].tables.iter();
+        tables.filter(|file| !leaves(file.meta.number)).map(Arc::clone).collect::<Vec<_>>()
+    };
+    (LEVELS_FAST..FIRST_SLOW).map(stays).filter(|run| !run.is_empty()).collect()
 }
 
 /// Runs a compaction: merges the plan's inputs into tables of its output level.

@@ -180,6 +180,7 @@ impl Work {
                 tracker: &*retention.tracker,
                 promoted_sources: usize::from(!retention.promoted.is_empty()),
                 fast_sources,
+                guards: Below::runs(&retention.guards),
             });
         }
         let (tables, mut stats) = merge::run(&mut merge, lower, upper, pass)?;

@@ -7,7 +7,10 @@
 //!   older, or is the original of the copy that stays.
 //! - H7 A record that comes from the fast tier moves or stays, one from the promotion cache is a copy of one that the
 //!   merge writes to the output level, or that lies deeper. A record of the slow tier never moves up by itself.
-//! - Deletions and range tombstones always go on.
+//! - Deletions go on, and range tombstones.
+//! - H1 A run of the hot level may hold a copy of a key of which the fast tier has something newer. All that the fast tier has
+//!   of such a key, deletions included, stays above the run. The runs' filters tell the key; they never miss one. Where a
+//!   range tombstone would have to stay too, or nothing shall stay, the plan evicts the runs' tables instead.
 //!
 //! Tests: `tests.rs` (`boundary_compactions_...`; each condition of [`HotSide::way`] left out fails it).
 
@@ -17,6 +20,7 @@ use bytes::Bytes;
 use kelvin_base::key::{Kind, compare_internal};
 use kelvin_base::{HotTracker, InternalIterator, Result};
 
+use super::below::Below;
 use super::output::OutputWriter;
 use super::{Retention, Routed};
 
@@ -41,14 +45,17 @@ pub struct HotSide<'a> {
     pub promoted_sources: usize,
     /// Sources after those that hold tables of the fast tier.
     pub fast_sources: usize,
+    /// The runs of the hot level that lie below the input.
+    pub guards: Below,
 }
 
 impl HotSide<'_> {
     /// The way of an entry that the rules keep. `is_newest`: nothing of its key was written yet, and no range tombstone
     /// covers it.
-    pub fn way(&self, key: &[u8], kind_byte: u8, is_newest: bool, source: usize) -> Way {
-        let may_stay = is_newest && source < self.promoted_sources + self.fast_sources;
+    pub fn way(&self, key: &[u8], kind_byte: u8, is_newest: bool, source: usize, guarded: bool) -> Way {
+        let may_stay = is_newest && self.is_fast(source);
         match Kind::from_byte(kind_byte) {
+            Some(Kind::Value | Kind::Deletion) if guarded => Way::Hot,
             Some(Kind::Copy) if may_stay && self.tracker.is_hot(key) => Way::Hot,
             Some(Kind::Copy) => Way::Nowhere,
             Some(Kind::Value) if may_stay && self.tracker.is_hot(key) => Way::Hot,
@@ -56,13 +63,24 @@ impl HotSide<'_> {
         }
     }
 
-    /// Writes a hot entry.
+    /// True if `source` holds what may stay.
+    pub const fn is_fast(&self, source: usize) -> bool {
+        source < self.promoted_sources + self.fast_sources
+    }
+
+    /// True if what `source` says of `key` must stay above the hot level.
+    pub fn guards(&mut self, key: &[u8], source: usize) -> bool {
+        self.is_fast(source) && self.guards.may_have(key)
+    }
+
+    /// Writes an entry that stays.
     ///
     /// # Errors
     /// The output file's.
     pub fn add(
         &mut self,
         key: &[u8],
+        first_of_key: bool,
         internal_key: &[u8],
         stored: &[u8],
         source: usize,
@@ -76,7 +94,7 @@ impl HotSide<'_> {
             routed.retained += 1;
             routed.retained_bytes += bytes;
         }
-        self.out.add(key, true, internal_key, stored)
+        self.out.add(key, first_of_key, internal_key, stored)
     }
 }
 

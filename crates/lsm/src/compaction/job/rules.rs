@@ -64,6 +64,8 @@ pub struct Entry<'a> {
     pub stored: &'a [u8],
     /// The next entry has the same key and sequence number.
     pub repeated: bool,
+    /// Something older of the key lies beside the output, wherever else.
+    pub guarded: bool,
 }
 
 /// What the rules depend on besides the entries.
@@ -169,7 +171,7 @@ impl<'a> Rules<'a> {
         if kind != Kind::Deletion && !expired {
             return Ok(Verdict::Keep);
         }
-        let needed = stripe > 0 || self.below.may_hold(entry.key);
+        let needed = stripe > 0 || entry.guarded || self.below.may_hold(entry.key);
         Ok(match (needed, expired) {
             (true, true) => Verdict::Delete,
             (true, false) => Verdict::Keep,

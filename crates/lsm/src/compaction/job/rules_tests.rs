@@ -39,7 +39,9 @@ fn judge(terms: &Terms, below: Below, versions: &[(Sequence, u8)]) -> Vec<Verdic
     let verdict = |(index, &(sequence, kind_byte)): (usize, &(Sequence, u8))| {
         let stored = if kind_byte & EXPIRES == 0 { Vec::new() } else { NOW_MS.to_le_bytes().to_vec() };
         let repeated = versions.get(index + 1).is_some_and(|next| next.0 == sequence);
-        rules.judge(&Entry { key: b"k", sequence, kind_byte, stored: &stored, repeated }).unwrap()
+        rules
+            .judge(&Entry { key: b"k", sequence, kind_byte, stored: &stored, repeated, guarded: false })
+            .unwrap()
     };
     versions.iter().enumerate().map(verdict).collect()
 }
@@ -124,7 +126,7 @@ fn malformed_entries_are_corruption() {
     let terms = terms(&[], &[]);
     for (kind_byte, stored) in [(9, &b""[..]), (Kind::RangeDeletion as u8, b""), (VALUE | EXPIRES, b"short")]
     {
-        let entry = Entry { key: b"k", sequence: 1, kind_byte, stored, repeated: false };
+        let entry = Entry { key: b"k", sequence: 1, kind_byte, stored, repeated: false, guarded: false };
         let error = Rules::new(&terms, bottom()).judge(&entry).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);
     }

@@ -14,17 +14,17 @@ use kelvin_storage::memory::MemoryStorage;
 use kelvin_table::Fragments;
 use parking_lot::Mutex;
 
-use super::testing::{Entry, HashTracker, TestFiles, Tree, entries_of};
-use super::{JobContext, Limiter, Retention, Routed, flush, run};
+use super::testing::{Entry, TestFiles, Tree, entries_of};
+use super::{JobContext, Limiter, flush, run};
 use crate::compaction::pick::{Plan, Reason};
 use crate::iter::testing::{Dice, History, VecIter, internal, value};
 use crate::iter::{DbIter, Sight};
 use crate::version::TableFile;
 
-const LEVELS: usize = 4;
-const KEYS: u64 = 24;
+pub(super) const LEVELS: usize = 4;
+pub(super) const KEYS: u64 = 24;
 
-fn plan(inputs: Vec<(usize, Vec<Arc<TableFile>>)>, output_level: usize) -> Plan {
+pub(super) fn plan(inputs: Vec<(usize, Vec<Arc<TableFile>>)>, output_level: usize) -> Plan {
     Plan {
         keyspace: 0,
         reason: Reason::Size,
@@ -32,6 +32,7 @@ fn plan(inputs: Vec<(usize, Vec<Arc<TableFile>>)>, output_level: usize) -> Plan 
         output_level,
         output_tier: Tier::Fast,
         retain_level: None,
+        evicts: Vec::new(),
         target_file_bytes: 1 << 20,
         overlap_bytes_max: 10 << 20,
         bottommost: false,
@@ -45,12 +46,12 @@ fn plan(inputs: Vec<(usize, Vec<Arc<TableFile>>)>, output_level: usize) -> Plan 
     }
 }
 
-fn sequence_of(entry: &Entry) -> Sequence {
+pub(super) fn sequence_of(entry: &Entry) -> Sequence {
     trailer_sequence(split_internal(&entry.0).unwrap().1)
 }
 
 /// Sorted disjoint tables of a layer, cut at random keys, range tombstones clipped.
-fn random_run(
+pub(super) fn random_run(
     files: &Arc<TestFiles>,
     dice: &mut Dice,
     entries: &[Entry],
@@ -99,7 +100,7 @@ fn copies(dice: &mut Dice, history: &History, before: Sequence) -> Vec<Entry> {
 }
 
 /// A history laid out as a tree: newer writes higher, some with copies above them.
-fn random_tree(files: &Arc<TestFiles>, dice: &mut Dice, history: &History) -> Tree {
+pub(super) fn random_tree(files: &Arc<TestFiles>, dice: &mut Dice, history: &History) -> Tree {
     let mut edges: Vec<Sequence> = (0..LEVELS + 1).map(|_| dice.below(history.last_sequence)).collect();
     edges.sort_unstable();
     edges.push(history.last_sequence);
@@ -146,7 +147,7 @@ fn random_inputs(dice: &mut Dice, tree: &Tree, level: usize) -> Option<Vec<(usiz
     Some(vec![(level, chosen), (level + 1, deeper)])
 }
 
-fn compacted(
+pub(super) fn compacted(
     files: &Arc<TestFiles>,
     dice: &mut Dice,
     tree: &Tree,
@@ -181,78 +182,7 @@ fn compacted(
     Some(after)
 }
 
-/// What a promotion cache could hold of the range of `chosen`: copies of the newest versions below its level, of records
-/// that have a value.
-fn promotable(dice: &mut Dice, tree: &Tree, level: usize, chosen: &TableFile) -> Vec<(Bytes, Bytes)> {
-    let below: Vec<&Arc<TableFile>> = tree.levels[level + 1..].iter().flatten().collect();
-    let stones = below.iter().filter_map(|file| file.table().unwrap().tombstones().cloned());
-    let stones = Fragments::merge(stones.collect::<Vec<_>>().iter().map(AsRef::as_ref));
-    let mut promoted = Vec::new();
-    for index in 0..KEYS {
-        let key = History::key(index);
-        let entries = below.iter().flat_map(|file| entries_of(file));
-        let versions = entries.filter(|entry| split_internal(&entry.0).unwrap().0 == key.as_slice());
-        let Some(newest) = versions.max_by_key(sequence_of) else { continue };
-        let sequence = sequence_of(&newest);
-        let kind_byte = trailer_kind_byte(split_internal(&newest.0).unwrap().1);
-        let is_value = Kind::from_byte(kind_byte) == Some(Kind::Value);
-        let covered = stones.max_covering(&key, Sequence::MAX >> 8) > sequence;
-        if is_value && !covered && chosen.meta.contains(&key) && dice.one_in(2) {
-            promoted.push((internal(&key, sequence, kind_byte + 1).into(), newest.1.into()));
-        }
-    }
-    promoted
-}
-
-/// A boundary compaction of one table of `level` that keeps what is hot.
-fn retained(
-    files: &Arc<TestFiles>,
-    dice: &mut Dice,
-    tree: &Tree,
-    level: usize,
-    snapshots: &[Sequence],
-) -> Option<(Tree, Routed)> {
-    let files_there = &tree.levels[level];
-    if level == 0 || files_there.is_empty() {
-        return None;
-    }
-    let chosen = Arc::clone(&files_there[dice.index(files_there.len())]);
-    let meets = |file: &&Arc<TableFile>| file.meta.overlaps(&chosen.meta);
-    let deeper = tree.levels[level + 1].iter().filter(meets).map(Arc::clone).collect();
-    let mut plan = plan(vec![(level, vec![Arc::clone(&chosen)]), (level + 1, deeper)], level + 1);
-    let mut ctx = files.context(snapshots.to_vec());
-    ctx.deeper = tree.levels[level + 2..].to_vec();
-    plan.output_tier = Tier::Slow;
-    plan.retain_level = Some(level);
-    plan.target_file_bytes = [1, 150, 1 << 20][dice.index(3)];
-    plan.boundaries = (0..dice.below(4)).map(|_| History::key(dice.below(KEYS)).into()).collect();
-    let promoted = promotable(dice, tree, level, &chosen);
-    ctx.retention = Some(Arc::new(Retention {
-        tracker: Arc::new(HashTracker { seed: dice.below(1000), hot: [0, 100, 256][dice.index(3)] }),
-        options: files.options,
-        target_bytes: plan.target_file_bytes,
-        promoted,
-    }));
-    let output = run(&plan, &ctx).unwrap();
-    let mut after = tree.clone();
-    for (level, used) in &plan.inputs {
-        after.levels[*level].retain(|file| used.iter().all(|used| used.meta.number != file.meta.number));
-    }
-    for table in &output.tables {
-        let kept = table.tier == Tier::Fast;
-        assert!(!kept || table.properties.deletions == 0 && table.properties.range_tombstones == 0);
-        assert!(kept || table.properties.copies == 0, "copies never reach the slow tier");
-        after.levels[level + usize::from(!kept)].push(files.file(table));
-    }
-    for tables in &mut after.levels[level..=level + 1] {
-        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
-        let overlap = tables.windows(2).find(|pair| pair[0].meta.reaches(&pair[1].meta.smallest));
-        assert!(overlap.is_none() || level == 0, "tables overlap: {overlap:?}");
-    }
-    Some((after, output.stats.routed))
-}
-
-fn check_reads(tree: &Tree, history: &History, snapshots: &[Sequence], what: &str) {
+pub(super) fn check_reads(tree: &Tree, history: &History, snapshots: &[Sequence], what: &str) {
     for &at in snapshots {
         let wanted: Vec<_> = history.seen(at).into_iter().map(|(key, (_, value))| (key, value)).collect();
         assert_eq!(tree.read(at), wanted, "{what}, at {at}");
@@ -305,41 +235,6 @@ fn compactions_change_nothing_that_a_live_snapshot_or_the_latest_reader_sees() {
             }
         }
     }
-}
-
-#[test]
-fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_anybody_sees() {
-    let mut sum = Routed::default();
-    for seed in 0..600 {
-        let mut dice = Dice::new(seed);
-        let files = TestFiles::new();
-        let history = History::random(&mut dice, 90, KEYS);
-        let mut tree = random_tree(&files, &mut dice, &history);
-        let mut snapshots: Vec<Sequence> = (0..dice.below(4))
-            .map(|_| dice.below(history.last_sequence))
-            .chain([history.last_sequence])
-            .collect();
-        snapshots.sort_unstable();
-        snapshots.dedup();
-        for step in 0..8 {
-            let level = dice.index(LEVELS - 1);
-            let what = format!("seed {seed}, step {step} from L{level}");
-            if dice.one_in(3) {
-                tree = compacted(&files, &mut dice, &tree, level, &snapshots).unwrap_or(tree);
-            } else if let Some((after, routed)) = retained(&files, &mut dice, &tree, level, &snapshots) {
-                tree = after;
-                sum.retained += routed.retained;
-                sum.promoted += routed.promoted;
-                sum.not_hot_bytes += routed.not_hot_bytes;
-            }
-            check_reads(&tree, &history, &snapshots, &what);
-            if snapshots.len() > 1 && dice.one_in(3) {
-                let gone = dice.index(snapshots.len() - 1);
-                snapshots.remove(gone);
-            }
-        }
-    }
-    assert!(sum.retained > 300 && sum.promoted > 100 && sum.not_hot_bytes > 1000, "{sum:?}");
 }
 
 #[test]

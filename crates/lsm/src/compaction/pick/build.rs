@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kelvin_base::Tier;
 
 use super::{PickInput, Plan, Reason};
-use crate::version::{LEVELS, LEVELS_FAST, TableFile, TableMeta, Version};
+use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, TableMeta, Version, is_hot_run};
 
 /// A table may overlap this many target tables of the level after; else it is better cut before.
 const OVERLAP_TABLES_MAX: u64 = 10;
@@ -31,7 +31,7 @@ pub(super) struct Choice {
 
 /// The tier that tables written to `level` belong to.
 pub(super) const fn tier_of(level: usize, two_tiers: bool) -> Tier {
-    if two_tiers && level >= LEVELS_FAST { Tier::Slow } else { Tier::Fast }
+    if two_tiers && level >= FIRST_SLOW { Tier::Slow } else { Tier::Fast }
 }
 
 /// The smallest range over all `tables`.
@@ -56,14 +56,39 @@ pub(super) fn meeting<'a>(
     found
 }
 
+/// What a choice that goes from the fast levels to the slow ones keeps and evicts: the level that what is hot stays in, if it
+/// may stay, and tables of the hot level that must not stay below what is newer.
+fn across_boundary(
+    input: &PickInput<'_>,
+    version: &Version,
+    choice: &Choice,
+    range: &(Bytes, Bytes, bool),
+) -> (Option<usize>, Vec<(usize, Arc<TableFile>)>) {
+    if choice.level >= LEVELS_FAST || choice.output_level < FIRST_SLOW {
+        return (None, Vec::new());
+    }
+    // One table's range is free for what comes of it; between several, other compactions may write.
+    let is_one_fast = matches!(&choice.tables[..], [only] if only.meta.tier == Tier::Fast);
+    let may_retain = choice.retains && choice.level > 0 && is_one_fast && input.tracker.is_some();
+    let retain_level = may_retain.then_some(choice.level).filter(|_| input.config.two_tiers);
+    let has_stones = choice.tables.iter().any(|file| file.meta.range_tombstones > 0);
+    let evicts = if retain_level.is_none() || has_stones { hot_tables(version, range) } else { Vec::new() };
+    (retain_level, evicts)
+}
+
+/// Tables of the hot level that meet `range`, with their levels.
+pub fn hot_tables(version: &Version, range: &(Bytes, Bytes, bool)) -> Vec<(usize, Arc<TableFile>)> {
+    (LEVELS_FAST..FIRST_SLOW)
+        .flat_map(|level| {
+            meeting(version, level, range).into_iter().map(move |file| (level, Arc::clone(file)))
+        })
+        .collect()
+}
+
 /// The plan of `choice`; `None` if it meets something that runs.
 pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) -> Option<Plan> {
     let range = hull(&choice.tables)?;
-    let output_tier = tier_of(choice.output_level, input.config.two_tiers);
-    // One table's range is free for what comes of it; between several, other compactions may write.
-    let is_one_fast = matches!(&choice.tables[..], [only] if only.meta.tier == Tier::Fast);
-    let can_retain = input.tracker.is_some() && output_tier == Tier::Slow && choice.level > 0 && is_one_fast;
-    let retain_level = (choice.retains && can_retain).then_some(choice.level);
+    let (retain_level, evicts) = across_boundary(input, version, &choice, &range);
     let chosen_bytes: u64 = choice.tables.iter().map(|file| file.meta.size_bytes).sum();
     let mut inputs = vec![(choice.level, choice.tables)];
     if choice.output_level > choice.level {
@@ -79,8 +104,10 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     // Level 0 is guarded by its tables alone.
     let first_written =
         if choice.output_level > choice.level { choice.level + 1 } else { choice.level.max(1) };
-    let busy = all.iter().any(|file| file.meta.number == 0 || file.is_being_compacted())
+    let leaving = evicts.iter().map(|(_, file)| file);
+    let busy = all.iter().chain(leaving).any(|file| file.meta.number == 0 || file.is_being_compacted())
         || (first_written..=choice.output_level)
+            .filter(|level| !is_hot_run(*level))
             .any(|level| input.running.writes(version.keyspace, level, &smallest, &largest));
     if busy {
         return None;
@@ -89,12 +116,14 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     let bottommost = choice.output_level > 0
         && (choice.output_level + 1..LEVELS).all(|level| meeting(version, level, &full_range).is_empty());
     let grandparents: Vec<Arc<TableFile>> = (choice.output_level + 1..LEVELS)
+        .filter(|level| !is_hot_run(*level))
         .map(|level| meeting(version, level, &full_range))
         .find(|files| !files.is_empty() && choice.output_level > 0)
         .unwrap_or_default()
         .into_iter()
         .map(Arc::clone)
         .collect();
+    let output_tier = tier_of(choice.output_level, input.config.two_tiers);
     let table_bytes = input.config.table_bytes[output_tier.index()].max(1);
     let mut plan = Plan {
         keyspace: version.keyspace,
@@ -102,6 +131,7 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         output_level: choice.output_level,
         output_tier,
         retain_level,
+        evicts,
         // L0 tables are ordered by age: a merge of some must give one.
         target_file_bytes: if choice.output_level == 0 { u64::MAX } else { table_bytes },
         overlap_bytes_max: table_bytes.saturating_mul(overlap_tables_max(input, &grandparents)),

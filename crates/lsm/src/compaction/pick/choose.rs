@@ -10,7 +10,7 @@ use kelvin_base::Tier;
 
 use super::build::{Choice, build, hull, meeting, mostly_expired, tier_of};
 use super::{PickInput, Plan, Reason, Targets, shares, targets};
-use crate::version::{LEVELS, LEVELS_FAST, TableFile, Version};
+use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, Version, is_hot_run, next_level};
 
 /// Scores are in thousandths; from this on a compaction is due.
 const DUE: u64 = 1000;
@@ -47,7 +47,7 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
         let plan = match candidate.what {
             What::LevelZero => level_zero(input, candidate, &mut accept),
             What::Level(level, reason) => {
-                one_level(input, candidate.version, (level, level + 1), reason, &mut accept)
+                one_level(input, candidate.version, (level, next_level(level)), reason, &mut accept)
             }
             What::Clean => clean(input, candidate.version, &mut accept),
         };
@@ -82,7 +82,7 @@ fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
         if waiting >= trigger {
             add(DUE * waiting / trigger, What::LevelZero);
         }
-        for level in 1..LEVELS - 1 {
+        for level in (1..LEVELS - 1).filter(|level| !is_hot_run(*level)) {
             let governed_by_share = input.config.two_tiers && level == LAST_FAST;
             let leaving = input.running.leaving_bytes(version.keyspace, level);
             let bytes = version.levels[level].size_bytes().saturating_sub(leaving);
@@ -115,7 +115,8 @@ fn score(bytes: u64, target_bytes: u64) -> u64 {
 
 /// The level L0 goes to: the first that has a table, or the base level.
 pub(super) fn output_of_level_zero(version: &Version, targets: &Targets) -> usize {
-    let first = (1..LEVELS).find(|level| !version.levels[*level].tables.is_empty()).unwrap_or(LEVELS);
+    let has_tables = |level: &usize| !is_hot_run(*level) && !version.levels[*level].tables.is_empty();
+    let first = (1..LEVELS).find(has_tables).unwrap_or(LEVELS);
     targets.base.min(first)
 }
 
@@ -281,7 +282,10 @@ fn is_dense(file: &TableFile) -> bool {
 
 /// Tables that lie on the wrong tier, that are mostly deletions, or whose records mostly expired.
 fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan) -> bool) -> Option<Plan> {
-    for (level, file) in version.tables().filter(|(level, file)| *level > 0 && !file.is_being_compacted()) {
+    for (level, file) in version
+        .tables()
+        .filter(|(level, file)| *level > 0 && !is_hot_run(*level) && !file.is_being_compacted())
+    {
         let lies_below =
             (level + 1..LEVELS).any(|deeper| !version.overlapping_table(deeper, &file.meta).is_empty());
         // Rewriting in place helps only if nothing must be kept for a snapshot.
@@ -289,7 +293,7 @@ fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan)
         let (reason, output_level) = if file.meta.tier != tier_of(level, input.config.two_tiers) {
             (Reason::Misplaced, level)
         } else if is_dense(file) && (lies_below || can_rewrite) {
-            (Reason::Deletions, if lies_below { level + 1 } else { level })
+            (Reason::Deletions, if lies_below { next_level(level) } else { level })
         } else if mostly_expired(&file.meta, input) && can_rewrite {
             (Reason::Expired, level)
         } else {
@@ -312,7 +316,7 @@ pub(super) fn make_room(input: &PickInput<'_>) -> Option<Plan> {
     order.into_iter().find_map(|version| {
         let from = (0..LEVELS_FAST).rfind(|level| !version.levels[*level].tables.is_empty())?;
         if from > 0 {
-            return one_level(input, version, (from, LEVELS_FAST), Reason::FastFull, &mut accept);
+            return one_level(input, version, (from, FIRST_SLOW), Reason::FastFull, &mut accept);
         }
         // While others of level 0 are on their way down, a newer one must not overtake them.
         if input.running.reads_l0(version.keyspace) {
@@ -320,7 +324,7 @@ pub(super) fn make_room(input: &PickInput<'_>) -> Option<Plan> {
         }
         let tables = version.levels[0].tables.last().map(Arc::clone).into_iter().collect();
         let choice =
-            Choice { reason: Reason::FastFull, level: 0, tables, output_level: LEVELS_FAST, retains: false };
+            Choice { reason: Reason::FastFull, level: 0, tables, output_level: FIRST_SLOW, retains: false };
         build(input, version, choice).filter(|plan| accept(plan))
     })
 }

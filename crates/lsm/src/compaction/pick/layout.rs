@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kelvin_base::Tier;
 
 use super::PickConfig;
-use crate::version::{LEVELS, LEVELS_FAST, Version};
+use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, Version};
 
 /// What each level of a keyspace may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,8 @@ fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Target
     bytes[last] = level_bytes.saturating_sub(upper_bytes);
     let cold_permille = config.cold_permille.clamp(1, 1000);
     let mut slow_bytes = (bytes[last].saturating_mul(ratio) / 1000).saturating_mul(cold_permille).max(1);
-    for (level, target_bytes) in bytes.iter_mut().enumerate().skip(LEVELS_FAST) {
+    bytes[LEVELS_FAST..FIRST_SLOW].fill(u64::MAX);
+    for (level, target_bytes) in bytes.iter_mut().enumerate().skip(FIRST_SLOW) {
         let below_bytes: u64 =
             version.levels[level + 1..].iter().map(crate::version::Level::size_bytes).sum();
         *target_bytes = slow_bytes.saturating_add(slow_bytes.saturating_sub(below_bytes / ratio));
@@ -91,14 +92,16 @@ fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Target
 fn one_tier(version: &Version, config: &PickConfig) -> Targets {
     let ratio = config.ratio_or_two();
     // The bottom is the last fast level, unless the store once had more levels.
-    let bottom = version.deepest().unwrap_or(0).max(LEVELS_FAST - 1);
+    let deepest = (FIRST_SLOW..LEVELS).rfind(|level| !version.levels[*level].tables.is_empty());
+    let bottom = deepest.unwrap_or(LEVELS_FAST - 1);
     let mut bytes = [0; LEVELS];
     let mut size_bytes =
         version.levels.iter().skip(1).map(crate::version::Level::size_bytes).max().unwrap_or(0) / ratio;
+    bytes[LEVELS_FAST..FIRST_SLOW].fill(u64::MAX);
     bytes[bottom..].fill(u64::MAX);
     let mut base = bottom;
     while base > 1 && size_bytes >= config.base_bytes_min() {
-        base -= 1;
+        base = if base == FIRST_SLOW { LEVELS_FAST - 1 } else { base - 1 };
         bytes[base] = size_bytes;
         size_bytes /= ratio;
     }

@@ -7,7 +7,7 @@ use kelvin_base::Tier;
 use super::build::{Choice, build, hull, mostly_expired};
 use super::choose::{allowed, fits, lies_below, make_room, output_of_level_zero, with_older};
 use super::{PickInput, Plan, Reason, shares, targets};
-use crate::version::{TableFile, Version};
+use crate::version::{TableFile, Version, is_hot_run, next_level};
 
 /// What to do next for a range.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub fn pick_range(
     };
     let version = &input.versions[index];
     let tables = version.overlapping(level, range.0, range.1);
-    if tables.is_empty() {
+    if tables.is_empty() || is_hot_run(level) {
         return RangePick::Done;
     }
     let choice = if level == 0 {
@@ -89,7 +89,7 @@ fn step(
             reason: Reason::Manual,
             level,
             tables: run,
-            output_level: level + 1,
+            output_level: next_level(level),
             retains: false,
         });
     }

@@ -141,6 +141,8 @@ pub struct Plan {
     /// The fast level that takes the place of its input there with what is hot: a boundary compaction that retains and
     /// promotes (HotRAP section 3.4). `None` if everything goes to the output level.
     pub retain_level: Option<usize>,
+    /// Tables of the hot level that leave with it: copies that something newer in the inputs may concern.
+    pub evicts: Vec<(usize, Arc<TableFile>)>,
     /// Size of an output table, bytes.
     pub target_file_bytes: u64,
     /// Bytes of grandparents that an output should not pass: what moving it on will cost.
@@ -167,6 +169,11 @@ impl Plan {
     /// The input tables with their levels.
     pub fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.inputs.iter().flat_map(|(level, files)| files.iter().map(move |file| (*level, file)))
+    }
+
+    /// The tables of the hot level that leave with it.
+    pub fn leaving(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
+        self.evicts.iter().map(|(level, file)| (*level, file))
     }
 
     /// True if it reads or writes this tier.

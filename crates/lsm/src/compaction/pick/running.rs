@@ -26,7 +26,7 @@ fn first_table(plan: &Plan) -> u64 {
 impl Running {
     /// Claims the tables and the range of `plan`. Every `begin` needs its [`Running::end`].
     pub fn begin(&mut self, plan: &Plan) {
-        for (_, file) in plan.tables() {
+        for (_, file) in plan.tables().chain(plan.leaving()) {
             file.set_being_compacted(true);
         }
         let bytes = |files: &Vec<std::sync::Arc<crate::version::TableFile>>| {
@@ -45,7 +45,7 @@ impl Running {
 
     /// Lets go of what `plan` claimed, after its install or its failure.
     pub fn end(&mut self, plan: &Plan) {
-        for (_, file) in plan.tables() {
+        for (_, file) in plan.tables().chain(plan.leaving()) {
             file.set_being_compacted(false);
         }
         let first = first_table(plan);

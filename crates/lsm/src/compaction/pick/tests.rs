@@ -14,7 +14,7 @@ use kelvin_base::{HotKeys, KeyRange, SEQUENCE_MAX};
 use super::simulation::config;
 use super::*;
 use crate::version::tests::{NoTables, meta};
-use crate::version::{LEVELS, LEVELS_FAST, TableOpener};
+use crate::version::{FIRST_SLOW, HOT_RUNS, LEVELS, LEVELS_FAST, TableOpener, is_hot_run, level_name};
 
 /// Hot bytes of key ranges. A range asked for gets those of all that begin in it.
 #[derive(Debug)]
@@ -36,6 +36,12 @@ impl HotTracker for HotRanges {
     fn hot_keys(&self, _: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
         unreachable!("picking asks for sizes");
     }
+}
+
+/// The index of the level called `L{number}`.
+fn level_of(number: &str) -> usize {
+    let number: usize = number.parse().unwrap();
+    if number < LEVELS_FAST { number } else { number + HOT_RUNS }
 }
 
 fn parse_hot(words: &str) -> (String, u64) {
@@ -69,7 +75,7 @@ fn parse_table(words: &str, level: usize, two_tiers: bool) -> Arc<TableFile> {
     let mut facts = meta(number.parse().unwrap(), smallest, largest.trim_start_matches('<'));
     facts.largest_exclusive = exclusive;
     facts.size_bytes = words.next().unwrap().parse().unwrap();
-    facts.tier = if two_tiers && level >= LEVELS_FAST { Tier::Slow } else { Tier::Fast };
+    facts.tier = if two_tiers && level >= FIRST_SLOW { Tier::Slow } else { Tier::Fast };
     let (mut claimed, mut all_hot) = (false, false);
     for word in words {
         let figure = || word[1..].parse::<u64>().unwrap();
@@ -116,9 +122,9 @@ fn parse(lines: &[&str]) -> Case {
             "slow_held" => case.held[1] = true,
             "snapshot" => case.oldest_snapshot = rest.parse().unwrap(),
             "ask_targets" => case.ask = Ask::Targets,
-            "ask_range" => case.ask = Ask::Range(rest.parse().unwrap()),
+            "ask_range" => case.ask = Ask::Range(level_of(rest)),
             _ => {
-                let level: usize = head.strip_prefix('L').unwrap().parse().unwrap();
+                let level = (0..LEVELS).find(|level| level_name(*level).replace(' ', "") == head).unwrap();
                 let two_tiers = case.config.two_tiers;
                 case.tables[level].extend(rest.split(',').map(|one| parse_table(one, level, two_tiers)));
             }
@@ -131,11 +137,11 @@ fn show_plan(plan: &Plan) -> String {
     let mut text = format!("{}:", plan.reason.name());
     for (level, files) in &plan.inputs {
         let numbers: Vec<String> = files.iter().map(|file| file.meta.number.to_string()).collect();
-        text += &format!(" L{level}[{}]", numbers.join(" "));
+        text += &format!(" {}[{}]", level_name(*level).replace(' ', ""), numbers.join(" "));
     }
-    text += &format!(" -> L{} {}", plan.output_level, plan.output_tier);
+    text += &format!(" -> {} {}", level_name(plan.output_level).replace(' ', ""), plan.output_tier);
     if let Some(level) = plan.retain_level {
-        text += &format!(" hot -> L{level}");
+        text += &format!(" hot -> {}", level_name(level));
     }
     for (yes, word) in [(plan.trivial_move, " move"), (plan.bottommost, " bottommost")] {
         if yes {
@@ -176,7 +182,9 @@ fn answer(case: Case) -> String {
             let bytes: Vec<String> = found
                 .bytes
                 .iter()
-                .map(|bytes| if *bytes == u64::MAX { "-".to_string() } else { bytes.to_string() })
+                .enumerate()
+                .filter(|(level, _)| !is_hot_run(*level))
+                .map(|(_, bytes)| if *bytes == u64::MAX { "-".to_string() } else { bytes.to_string() })
                 .collect();
             format!("base L{}: {}", found.base, bytes.join(" "))
         }
