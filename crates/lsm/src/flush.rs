@@ -8,8 +8,8 @@ use std::sync::Arc;
 use kelvin_base::{Error, ErrorKind, Result, Tier};
 use kelvin_table::TableOptions;
 
-use crate::compaction::job::{self, JobContext, JobTable, NewTable, Outputs, Retention};
-use crate::compaction::pick::{Plan, RETAIN_BENEFIT, RangePick, pick_range};
+use crate::compaction::job::{self, Cooling, JobContext, JobTable, NewTable, Outputs, Retention};
+use crate::compaction::pick::{Plan, RETAIN_BENEFIT, RangePick, Reason, pick_range};
 use crate::db::engine::Engine;
 use crate::files::Files;
 use crate::install::dropped;
@@ -120,6 +120,7 @@ impl Engine {
             limiter: None,
             progress: Arc::default(),
             retention: None,
+            cooling: None,
         }
     }
 
@@ -181,6 +182,10 @@ impl Engine {
                 guards: job::guards(&version, plan),
                 promoted: Vec::new(),
             }));
+        }
+        if plan.reason == Reason::HotRuns {
+            let tracker = Arc::clone(&self.tracker);
+            context.cooling = Some(Arc::new(Cooling { tracker, above: job::fast_runs(&version) }));
         }
         let output = job::run(plan, &context)?;
         let work = &self.counters.work;

@@ -11,7 +11,7 @@ use kelvin_table::Fragments;
 
 use super::testing::{Entry, HashTracker, TestFiles, Tree, entries_of};
 use super::tests::{KEYS, LEVELS, check_reads, compacted, plan, random_tree, sequence_of};
-use super::{Retention, Routed, run};
+use super::{Cooling, Retention, Routed, run};
 use crate::iter::testing::{Dice, History, internal};
 use crate::version::TableFile;
 
@@ -49,6 +49,7 @@ struct World {
     sum: Routed,
     evicted: usize,
     guarded: usize,
+    merged: usize,
 }
 
 impl World {
@@ -69,6 +70,26 @@ impl World {
         if !entries.is_empty() {
             self.hot.push(self.files.table(Tier::Fast, entries, &[]));
         }
+    }
+
+    /// All runs become one.
+    fn merge_runs(&mut self, dice: &mut Dice, snapshots: &[Sequence]) {
+        if self.hot.len() < 2 {
+            return;
+        }
+        let inputs =
+            self.hot.iter().enumerate().map(|(place, run)| (LAST_FAST + 1 + place, vec![Arc::clone(run)]));
+        let plan = plan(inputs.collect(), LAST_FAST + 1);
+        let mut ctx = self.files.context(snapshots.to_vec());
+        ctx.deeper = self.tree.levels[LAST_FAST + 1..].to_vec();
+        let mut above: Vec<Vec<Arc<TableFile>>> =
+            self.tree.levels[0].iter().map(|file| vec![Arc::clone(file)]).collect();
+        above.push(self.tree.levels[LAST_FAST].clone());
+        let tracker = Arc::new(HashTracker { seed: dice.below(1000), hot: [100, 256][dice.index(2)] });
+        ctx.cooling = Some(Arc::new(Cooling { tracker, above }));
+        let output = run(&plan, &ctx).unwrap();
+        self.merged += usize::from(!output.tables.is_empty());
+        self.hot = output.tables.iter().map(|table| self.files.file(table)).collect();
     }
 
     /// A compaction of one table of the last fast level.
@@ -130,7 +151,7 @@ impl World {
 
 #[test]
 fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_anybody_sees() {
-    let (mut sum, mut evicted, mut guarded) = (Routed::default(), 0, 0);
+    let (mut sum, mut evicted, mut guarded, mut merged) = (Routed::default(), 0, 0, 0);
     for seed in 0..600 {
         let mut dice = Dice::new(seed);
         let files = TestFiles::new();
@@ -143,11 +164,12 @@ fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_an
         snapshots.sort_unstable();
         snapshots.dedup();
         let mut world =
-            World { files, tree, hot: Vec::new(), sum: Routed::default(), evicted: 0, guarded: 0 };
-        for step in 0..10 {
-            let doing = dice.index(4);
+            World { files, tree, hot: Vec::new(), sum: Routed::default(), evicted: 0, guarded: 0, merged: 0 };
+        for step in 0..12 {
+            let doing = dice.index(6);
             match doing {
-                0 => world.promote(&mut dice),
+                0 | 2 => world.promote(&mut dice),
+                3 => world.merge_runs(&mut dice, &snapshots),
                 1 => {
                     // Above or below the boundary, never across it.
                     let level = [0, LEVELS - 2][dice.index(2)];
@@ -167,7 +189,9 @@ fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_an
         sum.not_hot_bytes += world.sum.not_hot_bytes;
         evicted += world.evicted;
         guarded += world.guarded;
+        merged += world.merged;
     }
     assert!(sum.retained > 300 && sum.promoted > 50 && sum.not_hot_bytes > 500, "{sum:?}");
     assert!(evicted > 50 && guarded > 20, "{evicted} evicted, {guarded} tables with deletions stayed");
+    assert!(merged > 50, "{merged} merges of runs");
 }

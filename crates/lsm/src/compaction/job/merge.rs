@@ -13,7 +13,7 @@ use kelvin_table::Fragments;
 
 use super::below::Below;
 use super::output::{OutputWriter, Shape};
-use super::route::{HotSide, Way};
+use super::route::{Cooler, HotSide, Way};
 use super::rules::{Entry, Rules, Terms, Verdict, Why};
 use super::{JobContext, JobStats, JobTable, Made, cancelled, is_set};
 use crate::iter::MergingIter;
@@ -74,6 +74,8 @@ pub struct Pass<'a> {
     pub out: OutputWriter<'a>,
     /// Where hot records go instead, if they do.
     pub hot: Option<HotSide<'a>>,
+    /// Drops copies that are not worth keeping.
+    pub cooler: Option<Cooler<'a>>,
     pub watch: Watch<'a>,
     pub stats: JobStats,
     last_key: Vec<u8>,
@@ -91,8 +93,21 @@ impl<'a> Pass<'a> {
     pub fn new(rules: Rules<'a>, out: OutputWriter<'a>, watch: Watch<'a>) -> Self {
         let (last_key, held_key, held_value, deletion) = Default::default();
         let stats = JobStats::default();
-        let (hot, written, guarded) = (None, [false; 2], false);
-        Self { rules, out, hot, watch, stats, last_key, written, guarded, held_key, held_value, deletion }
+        let (hot, cooler, written, guarded) = (None, None, [false; 2], false);
+        Self {
+            rules,
+            out,
+            hot,
+            cooler,
+            watch,
+            stats,
+            last_key,
+            written,
+            guarded,
+            held_key,
+            held_value,
+            deletion,
+        }
     }
 
     /// Passes the entries of `merge` on, from where it stands to `upper`.
@@ -152,23 +167,22 @@ impl<'a> Pass<'a> {
             }
         };
         let is_newest = self.written == [false; 2] && !self.rules.is_covered(key, sequence);
-        match &mut self.hot {
-            Some(hot) => match hot.way(key, kind_byte, is_newest, source, guarded) {
-                Way::Hot => {
-                    hot.add(key, !self.written[1], internal_key, stored, source, &mut self.stats.routed)?;
-                    self.written[1] = true;
-                }
-                Way::Nowhere => {
-                    self.stats.routed.not_hot_bytes += (key.len() + stored.len()) as u64;
-                    self.count(Why::Copy);
-                    return self.saw(bytes);
-                }
-                Way::Output => {
-                    self.out.add(key, !self.written[0], internal_key, stored)?;
-                    self.written[0] = true;
-                }
-            },
-            None => {
+        let way = match (&self.hot, &mut self.cooler) {
+            (Some(hot), _) => hot.way(key, kind_byte, is_newest, source, guarded),
+            (None, Some(cooler)) => cooler.way(key, kind_byte),
+            (None, None) => Way::Output,
+        };
+        match (way, &mut self.hot) {
+            (Way::Hot, Some(hot)) => {
+                hot.add(key, !self.written[1], internal_key, stored, source, &mut self.stats.routed)?;
+                self.written[1] = true;
+            }
+            (Way::Nowhere, _) => {
+                self.stats.routed.not_hot_bytes += (key.len() + stored.len()) as u64;
+                self.count(Why::Copy);
+                return self.saw(bytes);
+            }
+            _ => {
                 self.out.add(key, !self.written[0], internal_key, stored)?;
                 self.written[0] = true;
             }
@@ -257,16 +271,7 @@ pub fn flush<S: InternalIterator>(
         tombstones: Arc::new(Fragments::merge(tombstones.iter().map(AsRef::as_ref))),
     };
     let kept = Fragments::build(terms.kept_tombstones(&Below::Anything));
-    let shape = Shape {
-        tier: Tier::Fast,
-        options: ctx.options,
-        target_bytes: u64::MAX,
-        overlap_bytes_max: u64::MAX,
-        grandparents: &[],
-        tombstones: &kept,
-        lower: None,
-        upper: None,
-    };
+    let shape = Shape::plain(ctx.options, u64::MAX, &kept);
     let out = OutputWriter::new(shape, ctx, made);
     let never = AtomicBool::new(false);
     let watch = Watch::new(ctx, &never, Tier::Fast);

@@ -35,11 +35,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use kelvin_base::key::user_key;
 use kelvin_base::{Clock, Error, ErrorKind, Executor, HotTracker, InternalIterator, Result, Sequence, Tier};
 use kelvin_storage::WriteFile;
 use kelvin_table::{Fragments, Properties, TableOptions};
 use parking_lot::Mutex;
 
+use self::output::{OutputWriter, Shape};
 use super::pick::Plan;
 use crate::memory::MemoryBudget;
 use crate::version::{FIRST_SLOW, LEVELS_FAST, TableFile, TableMeta, Version};
@@ -118,6 +120,8 @@ pub struct JobContext {
     pub progress: Arc<Progress>,
     /// What a plan with a level to retain to needs.
     pub retention: Option<Arc<Retention>>,
+    /// What a merge of runs of the hot level drops.
+    pub cooling: Option<Arc<Cooling>>,
 }
 
 impl fmt::Debug for JobContext {
@@ -144,6 +148,16 @@ pub struct Retention {
     /// Records taken from the promotion cache, all in the range of the plan's fast input, in order: internal keys of kind `Copy`,
     /// and stored values.
     pub promoted: Vec<(Bytes, Bytes)>,
+}
+
+/// What a merge of runs of the hot level drops besides duplicates: copies that are no longer hot, and those above which
+/// something newer may lie. A filter may err: then the record is promoted anew when it is read again.
+#[derive(Debug)]
+pub struct Cooling {
+    /// Tells which keys are hot.
+    pub tracker: Arc<dyn HotTracker>,
+    /// The tables of the fast levels, as runs of disjoint tables in key order.
+    pub above: Vec<Vec<Arc<TableFile>>>,
 }
 
 /// A table a job made.
@@ -303,6 +317,14 @@ pub fn deeper_runs(version: &Version, plan: &Plan) -> Vec<Vec<Arc<TableFile>>> {
     runs
 }
 
+/// The tables of the fast levels, as [`Cooling::above`] wants them.
+#[must_use]
+pub fn fast_runs(version: &Version) -> Vec<Vec<Arc<TableFile>>> {
+    let newest = version.levels[0].tables.iter().map(|file| vec![Arc::clone(file)]);
+    let sorted = version.levels[1..LEVELS_FAST].iter().map(|level| level.tables.clone());
+    newest.chain(sorted.filter(|tables| !tables.is_empty())).collect()
+}
+
 /// The runs of the hot level that stay where they are, as [`Retention::guards`] wants them.
 #[must_use]
 pub fn guards(version: &Version, plan: &Plan) -> Vec<Vec<Arc<TableFile>>> {
@@ -343,6 +365,30 @@ pub fn flush<S: InternalIterator>(
         Ok((tables, stats))
     });
     let (tables, mut stats) = outcome.inspect_err(|_| made.remove(&*ctx.outputs))?;
+    stats.duration = ctx.clock.now().saturating_sub(start);
+    Ok(JobOutput { tables, stats })
+}
+
+/// Writes copies, in internal-key order, as a run of tables of about `target_bytes` on the fast tier.
+///
+/// # Errors
+/// What keeps the output from being written. No file is left then.
+pub fn write_run(copies: &[(Bytes, Bytes)], target_bytes: u64, ctx: &JobContext) -> Result<JobOutput> {
+    let start = ctx.clock.now();
+    let made = Made::default();
+    let none = Fragments::default();
+    let write = || {
+        let mut out = OutputWriter::new(Shape::plain(ctx.options, target_bytes, &none), ctx, &made);
+        for (internal_key, stored) in copies {
+            out.add(user_key(internal_key), true, internal_key, stored)?;
+        }
+        let tables = out.finish()?;
+        sync_dirs(&tables, ctx)?;
+        Ok(tables)
+    };
+    let tables = write().inspect_err(|_: &Error| made.remove(&*ctx.outputs))?;
+    let mut stats = JobStats { entries_out: copies.len() as u64, ..JobStats::default() };
+    stats.written_bytes[Tier::Fast.index()] = tables.iter().map(|table| table.properties.size_bytes).sum();
     stats.duration = ctx.clock.now().saturating_sub(start);
     Ok(JobOutput { tables, stats })
 }

@@ -39,6 +39,22 @@ pub struct Shape<'a> {
     pub upper: Option<Bytes>,
 }
 
+impl<'a> Shape<'a> {
+    /// Tables of `target_bytes` on the fast tier, cut by nothing else, with these range tombstones.
+    pub const fn plain(options: TableOptions, target_bytes: u64, tombstones: &'a Fragments) -> Self {
+        Self {
+            tier: Tier::Fast,
+            options,
+            target_bytes,
+            overlap_bytes_max: u64::MAX,
+            grandparents: &[],
+            tombstones,
+            lower: None,
+            upper: None,
+        }
+    }
+}
+
 struct Open {
     number: u64,
     writer: TableWriter,

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::below::Below;
 use super::merge::{self, Merged, Pass, Watch};
 use super::output::{OutputWriter, Shape};
-use super::route::{HotSide, PromotedIter};
+use super::route::{Cooler, HotSide, PromotedIter};
 use super::rules::{Rules, Terms};
 use super::{JobContext, JobOutput, Made, Retention, sync_dirs};
 use crate::compaction::pick::Plan;
@@ -183,6 +183,11 @@ impl Work {
                 guards: Below::runs(&retention.guards),
             });
         }
+        pass.cooler = self
+            .ctx
+            .cooling
+            .as_ref()
+            .map(|cooling| Cooler { tracker: &*cooling.tracker, above: Below::runs(&cooling.above) });
         let (tables, mut stats) = merge::run(&mut merge, lower, upper, pass)?;
         for source in merge.sources() {
             for (tier, io) in source.take_io().into_iter().enumerate() {
@@ -195,16 +200,7 @@ impl Work {
 
     /// Writes what stays hot into the level it comes from.
     fn hot_output<'a>(&'a self, retention: &Retention, none: &'a Fragments) -> OutputWriter<'a> {
-        let shape = Shape {
-            tier: Tier::Fast,
-            options: retention.options,
-            target_bytes: retention.target_bytes,
-            overlap_bytes_max: u64::MAX,
-            grandparents: &[],
-            tombstones: none,
-            lower: None,
-            upper: None,
-        };
+        let shape = Shape::plain(retention.options, retention.target_bytes, none);
         OutputWriter::new(shape, &self.ctx, &self.made)
     }
 

@@ -98,6 +98,23 @@ impl HotSide<'_> {
     }
 }
 
+/// Judges the copies of a merge of runs of the hot level.
+pub struct Cooler<'a> {
+    /// Tells what is hot.
+    pub tracker: &'a dyn HotTracker,
+    /// The fast levels.
+    pub above: Below,
+}
+
+impl Cooler<'_> {
+    /// The way of an entry that the rules keep.
+    pub fn way(&mut self, key: &[u8], kind_byte: u8) -> Way {
+        let is_copy = Kind::from_byte(kind_byte) == Some(Kind::Copy);
+        let is_useless = is_copy && (!self.tracker.is_hot(key) || self.above.may_have(key));
+        if is_useless { Way::Nowhere } else { Way::Output }
+    }
+}
+
 /// A cursor over the records taken from the promotion cache.
 #[derive(Debug)]
 pub struct PromotedIter {

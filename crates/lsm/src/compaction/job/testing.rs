@@ -114,6 +114,7 @@ impl TestFiles {
             limiter: None,
             progress: Arc::default(),
             retention: None,
+            cooling: None,
         }
     }
 

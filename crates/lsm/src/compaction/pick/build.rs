@@ -148,17 +148,21 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     plan.trivial_move = is_trivial(input, &plan, &all, choice.level);
     if !plan.trivial_move {
         plan.boundaries = boundaries(&plan, input.config.parts_max, table_bytes);
-        // Merging adds at most the framing of tables cut anew, each of which ends in a block of the disk begun.
-        let cut = plan.input_bytes / table_bytes + plan.boundaries.len() as u64 + 1;
-        let with_framing = |bytes: u64| bytes + bytes / 32 + (cut + 1) * TABLE_FRAMING_BYTES;
-        plan.space_bytes[output_tier.index()] = with_framing(plan.input_bytes);
+        plan.space_bytes[output_tier.index()] = with_framing(&plan, plan.input_bytes, table_bytes);
         if plan.retain_level.is_some() {
             // The promotion cache holds no more than a table.
             let hot_bytes = chosen_bytes + input.config.table_bytes[Tier::Fast.index()];
-            plan.space_bytes[Tier::Fast.index()] += with_framing(hot_bytes);
+            plan.space_bytes[Tier::Fast.index()] += with_framing(&plan, hot_bytes, table_bytes);
         }
     }
     Some(plan)
+}
+
+/// What `bytes` of the inputs of `plan` take when they are written: merging adds at most the framing of tables cut anew, each of
+/// which ends in a block of the disk begun.
+pub(super) fn with_framing(plan: &Plan, bytes: u64, table_bytes: u64) -> u64 {
+    let cut = plan.input_bytes / table_bytes + plan.boundaries.len() as u64 + 1;
+    bytes + bytes / 32 + (cut + 1) * TABLE_FRAMING_BYTES
 }
 
 fn overlap_tables_max(input: &PickInput<'_>, grandparents: &[Arc<TableFile>]) -> u64 {
@@ -184,7 +188,7 @@ pub(super) fn mostly_expired(meta: &TableMeta, input: &PickInput<'_>) -> bool {
 }
 
 /// Keys that cut the plan's input into parts of about equal size.
-fn boundaries(plan: &Plan, parts_max: usize, table_bytes: u64) -> Vec<Bytes> {
+pub(super) fn boundaries(plan: &Plan, parts_max: usize, table_bytes: u64) -> Vec<Bytes> {
     let parts = (plan.input_bytes / table_bytes).min(parts_max as u64);
     if parts < 2 || plan.output_level == 0 {
         return Vec::new();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use kelvin_base::Tier;
 
 use super::build::{Choice, build, hull, meeting, mostly_expired, tier_of};
+use super::hot::tend;
 use super::{PickInput, Plan, Reason, Targets, shares, targets};
 use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, Version, is_hot_run, next_level};
 
@@ -24,6 +25,7 @@ const LAST_FAST: usize = LEVELS_FAST - 1;
 enum What {
     LevelZero,
     Level(usize, Reason),
+    HotRuns,
     Clean,
 }
 
@@ -49,6 +51,7 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
             What::Level(level, reason) => {
                 one_level(input, candidate.version, (level, next_level(level)), reason, &mut accept)
             }
+            What::HotRuns => tend(input, candidate.version, &mut accept),
             What::Clean => clean(input, candidate.version, &mut accept),
         };
         if plan.is_some() {
@@ -103,6 +106,7 @@ fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
                 add(URGENT.saturating_add(score(bytes, share_bytes)), what);
             }
         }
+        add(0, What::HotRuns);
         add(0, What::Clean);
     }
     all

@@ -16,6 +16,7 @@
 
 mod build;
 mod choose;
+mod hot;
 mod layout;
 mod manual;
 mod running;
@@ -102,6 +103,8 @@ pub enum Reason {
     Deletions,
     /// A table holds mostly records that expired.
     Expired,
+    /// Runs of the hot level are many, or nobody wants them.
+    HotRuns,
     /// A table lies on the other tier than its level.
     Misplaced,
     /// Somebody asked.
@@ -119,6 +122,7 @@ impl Reason {
             Self::FastFull => "fast_full",
             Self::Deletions => "deletions",
             Self::Expired => "expired",
+            Self::HotRuns => "hot_runs",
             Self::Misplaced => "misplaced",
             Self::Manual => "manual",
         }

@@ -17,7 +17,11 @@ struct Claim {
 
 /// The compactions that run now.
 #[derive(Clone, Debug, Default)]
-pub struct Running(Vec<Claim>);
+pub struct Running {
+    claims: Vec<Claim>,
+    /// The run of the hot level that a promotion will write: keyspace and level.
+    kept_run: Option<(u32, usize)>,
+}
 
 fn first_table(plan: &Plan) -> u64 {
     plan.tables().map(|(_, file)| file.meta.number).min().unwrap_or(0)
@@ -32,7 +36,7 @@ impl Running {
         let bytes = |files: &Vec<std::sync::Arc<crate::version::TableFile>>| {
             files.iter().map(|file| file.meta.size_bytes).sum::<u64>()
         };
-        self.0.push(Claim {
+        self.claims.push(Claim {
             keyspace: plan.keyspace,
             levels: plan.inputs.iter().map(|(level, _)| *level).collect(),
             output_level: plan.output_level,
@@ -49,34 +53,34 @@ impl Running {
             file.set_being_compacted(false);
         }
         let first = first_table(plan);
-        self.0.retain(|claim| claim.first_table != first || claim.keyspace != plan.keyspace);
+        self.claims.retain(|claim| claim.first_table != first || claim.keyspace != plan.keyspace);
     }
 
     /// How many run.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.claims.len()
     }
 
     /// True if none runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.claims.is_empty()
     }
 
     /// True if L0 tables of `keyspace` are being merged among themselves.
     pub(super) fn merges_l0(&self, keyspace: u32) -> bool {
-        self.0.iter().any(|claim| claim.keyspace == keyspace && claim.output_level == 0)
+        self.claims.iter().any(|claim| claim.keyspace == keyspace && claim.output_level == 0)
     }
 
     /// True if some compaction reads L0 of `keyspace`.
     pub(super) fn reads_l0(&self, keyspace: u32) -> bool {
-        self.0.iter().any(|claim| claim.keyspace == keyspace && claim.levels.contains(&0))
+        self.claims.iter().any(|claim| claim.keyspace == keyspace && claim.levels.contains(&0))
     }
 
     /// Bytes of `level` that running compactions take away from it.
     pub(super) fn leaving_bytes(&self, keyspace: u32, level: usize) -> u64 {
-        self.0
+        self.claims
             .iter()
             .filter(|claim| claim.keyspace == keyspace && claim.output_level > level)
             .flat_map(|claim| &claim.input_bytes)
@@ -87,7 +91,7 @@ impl Running {
 
     /// Bytes of levels up to `level` that running compactions take below it.
     pub(super) fn leaving_down_to(&self, keyspace: u32, level: usize) -> u64 {
-        self.0
+        self.claims
             .iter()
             .filter(|claim| claim.keyspace == keyspace && claim.output_level > level)
             .flat_map(|claim| &claim.input_bytes)
@@ -96,9 +100,20 @@ impl Running {
             .sum()
     }
 
+    /// True if a compaction writes `level` of `keyspace`.
+    pub fn outputs(&self, keyspace: u32, level: usize) -> bool {
+        self.kept_run == Some((keyspace, level))
+            || self.claims.iter().any(|claim| claim.keyspace == keyspace && claim.output_level == level)
+    }
+
+    /// Keeps a run of the hot level free for a promotion, in place of the one kept before.
+    pub fn keep_run(&mut self, run: Option<(u32, usize)>) {
+        self.kept_run = run;
+    }
+
     /// True if a compaction that writes `level` of `keyspace` overlaps `[smallest, largest]`.
     pub(super) fn writes(&self, keyspace: u32, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
-        self.0.iter().any(|claim| {
+        self.claims.iter().any(|claim| {
             claim.keyspace == keyspace
                 && claim.output_level == level
                 && claim.smallest.as_ref() <= largest

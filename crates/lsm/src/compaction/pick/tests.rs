@@ -135,6 +135,9 @@ fn parse(lines: &[&str]) -> Case {
 
 fn show_plan(plan: &Plan) -> String {
     let mut text = format!("{}:", plan.reason.name());
+    for (level, file) in &plan.evicts {
+        text += &format!(" evict {}[{}]", level_name(*level).replace(' ', ""), file.meta.number);
+    }
     for (level, files) in &plan.inputs {
         let numbers: Vec<String> = files.iter().map(|file| file.meta.number.to_string()).collect();
         text += &format!(" {}[{}]", level_name(*level).replace(' ', ""), numbers.join(" "));
@@ -204,7 +207,7 @@ fn answer(case: Case) -> String {
 fn plans_are_as_the_golden_texts_say() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/pick");
     let rewrite = std::env::var_os("REWRITE").is_some();
-    for name in ["levels.txt", "tables.txt", "room.txt", "heat.txt"] {
+    for name in ["levels.txt", "tables.txt", "room.txt", "heat.txt", "runs.txt"] {
         let path = dir.join(name);
         let text = std::fs::read_to_string(&path).unwrap();
         let mut out = Vec::new();
