@@ -148,9 +148,9 @@ impl AccessBuffer {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Memory it may take, bytes.
+    /// Memory it may take, with what is being sorted, bytes: full shards wait, others were taken, and of those there is a list.
     pub const fn memory_bytes_max(&self) -> usize {
-        self.waiting_bytes_max + SHARDS * self.shard_bytes
+        3 * self.waiting_bytes_max + SHARDS * self.shard_bytes
     }
 }
 

@@ -91,8 +91,24 @@ impl Core {
         outputs.finish()
     }
 
+    /// Memory that `version` pins, and that the buffer, sorting it and a merge of all its runs may take at any moment, bytes.
+    pub fn memory_bytes(&self, version: &Version) -> u64 {
+        let io = self.options.io_bytes as u64;
+        let merge: u64 = version.placed().map(|placed| placed.run.file_bytes().min(io)).sum();
+        let writer = io + self.options.run_bytes.min(version.disk_bytes()) / 8;
+        (version.memory_bytes() + self.buffer.memory_bytes_max()) as u64 + merge + writer
+    }
+
+    /// Tells whoever wants to know what memory RALT takes with `version`.
+    pub fn tell_memory(&self, version: &Version) {
+        if let Some(told) = &self.env.memory {
+            told(self.memory_bytes(version));
+        }
+    }
+
     /// Publishes `next`, retires the runs that are gone, and writes the state file.
     pub fn install(&self, work: &Work, next: Version) {
+        self.tell_memory(&next);
         let before = self.version.swap(Arc::new(next));
         let after = self.version.load();
         let kept: BTreeSet<u64> = after.placed().map(|placed| placed.run.number()).collect();

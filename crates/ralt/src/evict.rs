@@ -42,7 +42,9 @@ impl Core {
     pub fn is_over_limit(&self) -> bool {
         let version = self.version.load();
         let (sizes, limits) = (version.sizes(), version.limits);
-        sizes.hot_bytes > limits.hot_bytes || sizes.physical_bytes > limits.physical_bytes
+        sizes.hot_bytes > limits.hot_bytes
+            || sizes.physical_bytes > limits.physical_bytes
+            || version.memory_bytes() as u64 > self.options.pinned_bytes_max
     }
 
     /// Drops what is coldest until a part of both limits is free again, and sets the limits anew.
@@ -55,7 +57,8 @@ impl Core {
         let deepest = self.version.load().deepest().max(1);
         let begun = work.next_number;
         let mut start: Option<Vec<u8>> = Some(Vec::new());
-        while let Some(from) = start.take() {
+        // Each step leaves a version that holds: a store that is being closed does not wait for the rest.
+        while let Some(from) = start.take().filter(|_| !self.is_closing.load(Ordering::Relaxed)) {
             start = self.evict_step(work, (deepest, begun), &from, &verdict)?;
             if self.buffer.wants_sorting() {
                 self.flush(work, &self.buffer.take_full())?;
@@ -88,25 +91,31 @@ impl Core {
             stable.see(key, &record, true);
         }
         self.counters.read_bytes.fetch_add(merged.take_read_bytes(), Ordering::Relaxed);
-        let limits = if tunes {
+        let physical_max = self.physical_bytes_max(&version, all.physical_bytes);
+        let mut limits = if tunes {
             Limits::for_stable(stable.hotrap_bytes, stable.physical_bytes, &self.options.bounds)
         } else {
             version.limits
         };
+        limits.physical_bytes = limits.physical_bytes.min(physical_max);
         let free = |limit: u64| limit - limit / 100 * self.options.evict_percent.min(100);
         // Only what is left over the limit goes by its score; with auto-tuning that is rare.
         let keep = |size: u64, limit: u64| if size > free(limit) { free(limit) } else { size };
         let hot_limit =
             if tunes { self.options.bounds.hot_bytes_max.max(limits.hot_bytes) } else { limits.hot_bytes };
-        let physical_limit = if tunes { self.physical_bytes_max() } else { limits.physical_bytes };
+        let physical_limit = if tunes { physical_max } else { limits.physical_bytes };
         let keep_score = by_physical.threshold(keep(stable.physical_bytes, physical_limit));
         let hot_score = by_hotrap.threshold(keep(stable.hotrap_bytes, hot_limit)).max(keep_score);
         Ok(Verdict { keep_score, hot_score, limits })
     }
 
-    /// What RALT may be in the end, whatever the workload: its share of the fast disk.
-    fn physical_bytes_max(&self) -> u64 {
-        Limits::first(self.options.fast_bytes).physical_bytes
+    /// What RALT may be in the end, whatever the workload: its share of the fast disk, and no more than what takes the memory it
+    /// may pin, as far as the present ratio of the two tells.
+    fn physical_bytes_max(&self, version: &Version, physical_bytes: u64) -> u64 {
+        let first = Limits::first(self.options.fast_bytes).physical_bytes;
+        let by_memory = u128::from(physical_bytes) * u128::from(self.options.pinned_bytes_max)
+            / (version.memory_bytes() as u128).max(1);
+        if physical_bytes == 0 { first } else { first.min(u64::try_from(by_memory).unwrap_or(u64::MAX)) }
     }
 
     /// One step from the key `from` on, into the level `deepest`; the key at which the next begins. Runs of level 0 that came

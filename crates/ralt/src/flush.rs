@@ -49,12 +49,18 @@ impl Core {
         self.counters.accesses.fetch_add(accesses.len() as u64, Ordering::Relaxed);
     }
 
+    /// Flushes `taken`, and keeps the levels in shape.
+    pub fn tidy(&self, work: &mut Work, taken: &[Accesses]) -> Result<()> {
+        self.flush(work, taken)?;
+        while self.compact(work)? {}
+        Ok(())
+    }
+
     /// Does what is due: flushes what waits (`all`: everything), keeps the levels in shape, evicts.
     pub fn maintain(&self, work: &mut Work, all: bool) -> Result<()> {
         let taken = if all { self.buffer.take_all() } else { self.buffer.take_full() };
-        self.flush(work, &taken)?;
+        self.tidy(work, &taken)?;
         drop(taken);
-        while self.compact(work)? {}
         if self.is_over_limit() {
             self.evict(work)?;
         }

@@ -15,7 +15,8 @@
 //!     dir: "/ralt".into(),
 //!     io: IoMode::Buffered,
 //!     executor: Arc::new(ThreadPool::new(1, 1, 1)?),
-//!     lane: Lane::Housekeeping,
+//!     lane: Lane::Tracking,
+//!     memory: None,
 //! };
 //! let ralt = Ralt::open(env, Options::of_fast(100 << 20, *b"whose keys these"));
 //! ralt.access(b"user:4711", 200);
@@ -66,7 +67,7 @@ use crate::run::Shelf;
 use crate::stats::Counters;
 use crate::version::Version;
 
-pub use crate::options::{Env, Options};
+pub use crate::options::{Env, MemoryListener, Options};
 pub use crate::oracle::Oracle;
 pub use crate::score::Scoring;
 pub use crate::stats::{LimitsAt, Stats};
@@ -84,13 +85,14 @@ impl Ralt {
             dir: env.dir.clone(),
             io: env.io,
             filter_bits_per_key: options.filter_bits_per_key,
+            io_bytes: options.io_bytes,
         };
         let counters = Counters::default();
         if let Err(source) = env.storage.create_dir_all(&env.dir) {
             counters.note_error(&Error::io("making the hot-key tracker's directory", &env.dir, source));
         }
         let (work, version) = state::restore(&options, &shelf);
-        Self(Arc::new(Core {
+        let core = Core {
             buffer: AccessBuffer::new(options.buffer_bytes),
             version: ArcSwap::from_pointee(version),
             work: Mutex::new(work),
@@ -101,7 +103,13 @@ impl Ralt {
             options,
             env,
             shelf,
-        }))
+        };
+        core.tell_memory(&core.version.load());
+        let core = Arc::new(core);
+        if core.is_over_limit() {
+            core.schedule();
+        }
+        Self(core)
     }
 
     /// Sorts every access noted so far, and does all that is due then, on this thread.
@@ -109,10 +117,14 @@ impl Ralt {
         self.0.run(true);
     }
 
-    /// Settles, and takes no more work on. Accesses noted later are kept in memory only.
+    /// Sorts what was noted into runs, and takes no more work on: an eviction under way ends at its next step, one that is due
+    /// is left to the next opening. Accesses noted later are kept in memory only, and no file is written any more.
     pub fn close(&self) {
         self.0.is_closing.store(true, Ordering::Relaxed);
-        self.settle();
+        let mut work = self.0.work.lock();
+        if let Err(error) = self.0.tidy(&mut work, &self.0.buffer.take_all()) {
+            self.0.counters.note_error(&error);
+        }
     }
 
     /// What it has done, and how large it is.
@@ -139,7 +151,7 @@ impl Ralt {
     /// Memory that it takes, or may take at any moment, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        (self.0.version.load().memory_bytes() + self.0.buffer.memory_bytes_max()) as u64
+        self.0.memory_bytes(&self.0.version.load())
     }
 }
 
@@ -162,6 +174,9 @@ impl Core {
     /// Does what is due. What fails costs what RALT knows, and nothing else.
     fn run(self: &Arc<Self>, all: bool) {
         let mut work = self.work.lock();
+        if self.is_closing.load(Ordering::Relaxed) {
+            return;
+        }
         let begun = process::thread_cpu_time();
         if self.is_doubtful.swap(false, Ordering::Relaxed) {
             self.reset(&mut work);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kelvin_base::{Executor, Lane};
-use kelvin_storage::{IoMode, Storage};
+use kelvin_storage::{ALIGNMENT, IoMode, Storage};
 
 use crate::limits::Bounds;
 use crate::score::Scoring;
@@ -14,6 +14,14 @@ use crate::score::Scoring;
 const ALPHA: f64 = 0.999;
 /// Filter bits a hot key (the paper's are 20).
 const FILTER_BITS_PER_KEY: u32 = 16;
+/// What is read of a run at once, and gathered before it is written, bytes.
+const IO_BYTES: usize = 64 << 10;
+
+/// Less than some blocks is not worth a file.
+const RUN_BYTES_MIN: u64 = 16 << 10;
+
+/// Is told what memory RALT takes.
+pub type MemoryListener = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// Where RALT lies and who works for it.
 #[derive(Clone)]
@@ -28,6 +36,8 @@ pub struct Env {
     pub executor: Arc<dyn Executor>,
     /// Where that waits.
     pub lane: Lane,
+    /// Told at each change of the runs what memory RALT takes from then on, bytes: [`crate::Stats::memory_bytes`].
+    pub memory: Option<MemoryListener>,
 }
 
 impl fmt::Debug for Env {
@@ -56,6 +66,10 @@ pub struct Options {
     pub evict_percent: u64,
     /// Memory for accesses that are not sorted yet, bytes.
     pub buffer_bytes: usize,
+    /// Memory for filters, indexes and prefix sums of all runs, bytes: an eviction follows when they take more.
+    pub pinned_bytes_max: u64,
+    /// What is read of a run at once by merges, and gathered before it is written, bytes.
+    pub io_bytes: usize,
     /// A run's file is cut at this size, bytes.
     pub run_bytes: u64,
     /// T: size of each level over the one above.
@@ -73,7 +87,7 @@ impl Options {
     #[must_use]
     pub fn of_fast(fast_bytes: u64, owner: [u8; 16]) -> Self {
         // Accesses of a thousandth of the disk, or so, at a record's physical size.
-        let buffer = usize::try_from(fast_bytes / 256).unwrap_or(usize::MAX).clamp(64 << 10, 16 << 20);
+        let buffer = usize::try_from(fast_bytes / 256).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
         Self {
             owner,
             fast_bytes,
@@ -83,12 +97,36 @@ impl Options {
             has_auto_tuning: true,
             evict_percent: 10,
             buffer_bytes: buffer,
-            run_bytes: (fast_bytes / 200).clamp(64 << 10, 16 << 20),
+            pinned_bytes_max: u64::MAX,
+            io_bytes: IO_BYTES,
+            run_bytes: (fast_bytes / 200).clamp(RUN_BYTES_MIN, 16 << 20),
             level_ratio: 10,
             level0_runs: 4,
             filter_bits_per_key: FILTER_BITS_PER_KEY,
             seed: 1,
         }
+    }
+
+    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, a quarter for what
+    /// the runs pin, the rest for merges.
+    #[must_use]
+    pub fn within_memory(self, memory_bytes: u64) -> Self {
+        let part = |by: u64| usize::try_from(memory_bytes / by).unwrap_or(usize::MAX);
+        Self {
+            buffer_bytes: self.buffer_bytes.min(part(8)),
+            pinned_bytes_max: self.pinned_bytes_max.min(memory_bytes / 4),
+            run_bytes: self.run_bytes.min(memory_bytes / 4 * 3).max(RUN_BYTES_MIN),
+            io_bytes: part(128).clamp(8 << 10, IO_BYTES) / ALIGNMENT * ALIGNMENT,
+            ..self
+        }
+    }
+
+    /// Bytes of new files that a step of an eviction and what is flushed meanwhile take, mostly.
+    #[must_use]
+    pub const fn step_bytes(&self) -> u64 {
+        self.run_bytes
+            .saturating_mul(crate::evict::STEP_RUNS as u64 + 2)
+            .saturating_add(2 * self.buffer_bytes as u64)
     }
 
     /// Bytes that all its files may take while an eviction is under way: those that stay, the runs of one step once more,

@@ -21,8 +21,6 @@ use crate::record::{Record, physical_size};
 
 /// Bytes of a data block (paper §3.2).
 const BLOCK_BYTES: usize = 8 << 10;
-/// What a merge reads at once of each run.
-const MERGE_READAHEAD_BYTES: usize = 64 << 10;
 /// Every record has this trailer: a run holds a key once.
 const TRAILER: u64 = trailer(0, Kind::Value as u8);
 
@@ -74,6 +72,8 @@ pub struct Shelf {
     pub io: IoMode,
     /// Filter bits a hot key.
     pub filter_bits_per_key: u32,
+    /// What is read of a run at once by merges, and gathered before it is written, bytes.
+    pub io_bytes: usize,
 }
 
 impl Shelf {
@@ -107,7 +107,7 @@ impl RunWriter {
     /// The device's.
     pub fn new(shelf: &Shelf, number: u64) -> Result<Self> {
         let path = shelf.path(number);
-        let how = Create { buffer_bytes: 64 << 10, ..Create::new(shelf.io) };
+        let how = Create { buffer_bytes: shelf.io_bytes, ..Create::new(shelf.io) };
         let file = shelf.storage.create(&path, how);
         let file = file.map_err(|source| Error::io("making a run of the hot-key tracker", &path, source))?;
         let options = TableOptions {
@@ -313,7 +313,7 @@ impl Run {
 
     /// A cursor over its records. `is_merge`: much will be read from where it is first put.
     pub fn iter(&self, is_merge: bool) -> TableIter {
-        let readahead_bytes = MERGE_READAHEAD_BYTES;
+        let readahead_bytes = self.shelf.io_bytes;
         self.table.iter(ScanOptions { readahead_bytes, sequential: is_merge, ..ScanOptions::default() })
     }
 

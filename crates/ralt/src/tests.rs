@@ -24,7 +24,8 @@ fn env(storage: &Arc<dyn Storage>) -> Env {
         dir: DIR.into(),
         io: IoMode::Buffered,
         executor,
-        lane: Lane::Housekeeping,
+        lane: Lane::Tracking,
+        memory: None,
     }
 }
 
