@@ -268,8 +268,9 @@ impl Engine {
                 }
                 let mut work = self.work.lock();
                 let versions = self.versions_now();
+                let config = self.pick_config_now();
                 let step = pick_range(
-                    &self.pick_input(&versions, &work, 0),
+                    &self.pick_input(&config, &versions, &work, 0),
                     keyspace.id,
                     level,
                     (lower, upper),

@@ -11,6 +11,7 @@ pub mod db;
 pub mod files;
 pub mod flush;
 pub mod health;
+pub mod hotness;
 pub mod install;
 pub mod iter;
 pub mod memory;

@@ -33,12 +33,21 @@ pub enum MemoryPart {
     Writers,
     /// Read-ahead of scans and compactions.
     Readers,
+    /// The hot-key tracker: accesses not sorted yet, filters and indexes of its runs, merges of these.
+    Hotness,
 }
 
 impl MemoryPart {
     /// Every part.
-    pub const ALL: [Self; 6] =
-        [Self::Memtables, Self::Cache, Self::Pinned, Self::Tables, Self::Writers, Self::Readers];
+    pub const ALL: [Self; 7] = [
+        Self::Memtables,
+        Self::Cache,
+        Self::Pinned,
+        Self::Tables,
+        Self::Writers,
+        Self::Readers,
+        Self::Hotness,
+    ];
 
     /// The name used in reports.
     #[must_use]
@@ -50,6 +59,7 @@ impl MemoryPart {
             Self::Tables => "tables",
             Self::Writers => "writers",
             Self::Readers => "readers",
+            Self::Hotness => "hotness",
         }
     }
 }

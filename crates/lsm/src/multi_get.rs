@@ -71,9 +71,10 @@ pub fn multi_get(keyspace: &Keyspace, keys: &[&[u8]]) -> Vec<Result<Option<Bytes
     let missing = || Error::new(ErrorKind::Io, "a parallel read ended without an answer");
     answers
         .into_iter()
-        .map(|answer| {
+        .zip(keys)
+        .map(|(answer, key)| {
             let answer = answer.unwrap_or_else(|| Err(missing()))?;
-            after_read(&engine.counters, &answer);
+            after_read(engine, key, &answer);
             Ok(answer.into_value())
         })
         .collect()

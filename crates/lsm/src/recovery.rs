@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwap;
-use kelvin_base::{Error, ErrorKind, NoTracker, Result, Sequence, Signal, Tier};
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Signal, Tier};
 use kelvin_storage::FileLock;
 use parking_lot::Mutex;
 
@@ -21,6 +21,8 @@ use crate::db::engine::Engine;
 use crate::db::keyspaces::Keyspaces;
 use crate::files::{Files, table_number};
 use crate::health::Health;
+use crate::hotness::Tracking;
+use crate::hotness::storage::DIR_NAME as HOTNESS_DIR;
 use crate::install::account_manifest;
 use crate::memory::MemoryBudget;
 use crate::memtable::MemTable;
@@ -190,7 +192,7 @@ fn create(
 /// A new store is not made among the files of something else.
 fn refuse_foreign(fast: &TierHandle) -> Result<()> {
     let ours = |name: &str| {
-        matches!(name, LOCK_NAME | CURRENT_NEW | "lost+found")
+        matches!(name, LOCK_NAME | CURRENT_NEW | HOTNESS_DIR | "lost+found")
             || name.ends_with(".manifest")
             || name.ends_with(".tmp")
     };
@@ -273,32 +275,37 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     })?;
     let next_keyspace = versions.next_keyspace();
     let pick_config = pick_config(&config);
-    Ok(Arc::new_cyclic(|me| Engine {
-        pick_config,
-        pressure: Gauge::default(),
-        delay_owed_us: AtomicU64::new(0),
-        config,
-        env,
-        files,
-        space,
-        wals,
-        counters: Counters::default(),
-        tracker: Arc::new(NoTracker),
-        snapshots: Arc::new(Snapshots::default()),
-        publisher: Publisher::new(last),
-        queue: crate::write::group::Queue::default(),
-        log: Mutex::new(Log::new(writer, last)),
-        closed_logs: Mutex::default(),
-        keyspaces: ArcSwap::from_pointee(keyspaces),
-        versions: Mutex::new(versions),
-        work: Mutex::new(Work::default()),
-        signal,
-        health: Health::default(),
-        file_numbers,
-        keyspace_numbers: AtomicU32::new(next_keyspace),
-        closing: Arc::default(),
-        locks: Mutex::new(locks),
-        me: me.clone(),
+    let owner = versions.store().uuid;
+    Ok(Arc::new_cyclic(|me| {
+        let hotness = Tracking::open(&config, &env, &files, owner, me.clone());
+        Engine {
+            tracker: Arc::clone(hotness.tracker()),
+            hotness,
+            pick_config,
+            pressure: Gauge::default(),
+            delay_owed_us: AtomicU64::new(0),
+            config,
+            env,
+            files,
+            space,
+            wals,
+            counters: Counters::default(),
+            snapshots: Arc::new(Snapshots::default()),
+            publisher: Publisher::new(last),
+            queue: crate::write::group::Queue::default(),
+            log: Mutex::new(Log::new(writer, last)),
+            closed_logs: Mutex::default(),
+            keyspaces: ArcSwap::from_pointee(keyspaces),
+            versions: Mutex::new(versions),
+            work: Mutex::new(Work::default()),
+            signal,
+            health: Health::default(),
+            file_numbers,
+            keyspace_numbers: AtomicU32::new(next_keyspace),
+            closing: Arc::default(),
+            locks: Mutex::new(locks),
+            me: me.clone(),
+        }
     }))
 }
 

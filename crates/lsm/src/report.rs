@@ -40,10 +40,11 @@ pub struct LevelInfo {
 /// Levels of every keyspace that hold a table, from the top.
 pub fn levels(engine: &Engine) -> Vec<LevelInfo> {
     let versions = engine.versions_now();
-    let shares = shares(&versions, &engine.pick_config);
+    let config = engine.pick_config_now();
+    let shares = shares(&versions, &config);
     let mut infos = Vec::new();
     for (version, share_bytes) in versions.iter().zip(shares) {
-        let targets = targets(version, share_bytes, &engine.pick_config);
+        let targets = targets(version, share_bytes, &config);
         let keyspace = engine.keyspaces.load().by_id(version.keyspace).map(|one| one.name.clone());
         for (index, level) in version.levels.iter().enumerate().filter(|(_, level)| !level.tables.is_empty())
         {
@@ -96,9 +97,11 @@ pub struct KeyReport {
     pub filter_negatives: u64,
     /// Blocks found in memory.
     pub cache_hits: u64,
+    /// Whether the key is hot; `None` where nobody keeps track of that.
+    pub hot: Option<bool>,
 }
 
-/// See [`crate::db::Db::explain_key`]. The lookup is not counted in the statistics.
+/// See [`crate::db::Db::explain_key`]. The lookup is not counted in the statistics, and is no access.
 ///
 /// # Errors
 /// As [`Keyspace::get`].
@@ -137,5 +140,6 @@ pub fn explain_key(keyspace: &Keyspace, key: &[u8]) -> Result<KeyReport> {
         tables_considered: answer.tables_considered,
         filter_negatives: answer.io.iter().map(|io| io.filter_negatives).sum(),
         cache_hits: answer.io.iter().map(|io| io.cache_hits).sum(),
+        hot: engine.hotness.is_on().then(|| engine.tracker.is_hot(key)),
     })
 }

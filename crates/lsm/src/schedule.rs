@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kelvin_base::{Error, ErrorKind, Lane, Tier};
 
-use crate::compaction::pick::{PickInput, Plan, Running, pick};
+use crate::compaction::pick::{PickConfig, PickInput, Plan, Running, pick};
 use crate::db::engine::Engine;
 use crate::space::Priority;
 use crate::version::Version;
@@ -130,9 +130,10 @@ impl Engine {
     /// may it have all the space there is, and writers wait meanwhile.
     fn next_plan(&self, versions: &[Arc<Version>], work: &Work) -> Option<Plan> {
         let kept_bytes = self.flush_need_bytes().saturating_add(self.config.memtable_bytes);
-        pick(&self.pick_input(versions, work, kept_bytes)).or_else(|| {
+        let config = self.pick_config_now();
+        pick(&self.pick_input(&config, versions, work, kept_bytes)).or_else(|| {
             let alone = work.is_quiet() && !self.has_sealed();
-            alone.then(|| pick(&self.pick_input(versions, work, 0))).flatten()
+            alone.then(|| pick(&self.pick_input(&config, versions, work, 0))).flatten()
         })
     }
 
@@ -141,9 +142,10 @@ impl Engine {
         self.keyspaces.load().iter().any(|one| !one.peek().imms.is_empty())
     }
 
-    /// What a choice of compaction depends on, `kept_bytes` of the fast tier not to be used.
+    /// What a choice of compaction depends on, by the figures of now, `kept_bytes` of the fast tier not to be used.
     pub(crate) fn pick_input<'a>(
         &'a self,
+        config: &'a PickConfig,
         versions: &'a [Arc<Version>],
         work: &'a Work,
         kept_bytes: u64,
@@ -151,7 +153,7 @@ impl Engine {
         let free = |tier| self.space.available(tier, Priority::Essential).unwrap_or(u64::MAX);
         PickInput {
             versions,
-            config: &self.pick_config,
+            config,
             running: &work.running,
             now_ms: self.env.clock.unix_millis(),
             oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.publisher.visible()),
@@ -297,8 +299,9 @@ impl Engine {
         }
         let flushes = work.flushes > 0 || self.has_sealed();
         let versions = self.versions_now();
-        let at_will =
-            PickInput { free_bytes: [u64::MAX; 2], held: [false; 2], ..self.pick_input(&versions, &work, 0) };
+        let config = self.pick_config_now();
+        let at_will = self.pick_input(&config, &versions, &work, 0);
+        let at_will = PickInput { free_bytes: [u64::MAX; 2], held: [false; 2], ..at_will };
         let compactions = !work.running.is_empty() || pick(&at_will).is_some();
         let is_moot = |kind: &Kind| if *kind == Kind::Flush { !flushes } else { !compactions };
         let moot: Vec<Kind> =

@@ -10,9 +10,11 @@ use kelvin_base::{Tier, process};
 
 use crate::compaction::job::Routed;
 use crate::db::engine::Engine;
+use crate::hotness::HotnessStats;
 use crate::memory::MemoryPart;
 use crate::tiers::IoCount;
 use crate::version::{LEVELS, Version, is_hot_run};
+use crate::view::KeyspaceState;
 use crate::write::stall::Reason;
 
 /// A number that only grows.
@@ -258,6 +260,8 @@ pub struct Stats {
     pub entries: u64,
     /// WAL bytes on disk now.
     pub wal_bytes: u64,
+    /// The hot-key tracker; `None` if there is none.
+    pub hotness: Option<HotnessStats>,
 }
 
 impl ReadCounters {
@@ -273,7 +277,6 @@ impl Engine {
     /// What was counted, and the sizes of now.
     pub(crate) fn stats(&self) -> Stats {
         let (reads, writes, work) = (&self.counters.reads, &self.counters.writes, &self.counters.work);
-        let keyspaces = self.keyspaces.load();
         let versions = self.versions_now();
         let deepest = versions.iter().filter_map(|version| version.deepest()).max().unwrap_or(0);
         let (gets_level, gets_hot) = reads.by_level(deepest);
@@ -284,11 +287,6 @@ impl Engine {
         let device = |of: fn(IoCount) -> u64| {
             both(&|tier| self.files.tier(tier).map_or(0, |handle| of(handle.io_stats().total())))
         };
-        let in_tables =
-            |version: &Arc<Version>| version.tables().map(|(_, file)| file.meta.entries).sum::<u64>();
-        let table_entries: u64 = versions.iter().map(in_tables).sum();
-        let in_memory: u64 =
-            keyspaces.iter().map(|one| one.peek().memtables().map(|mem| mem.entries()).sum::<u64>()).sum();
         let background_error = self.health.fatal().or_else(|| self.health.background_error());
         self.refresh_memory();
         Stats {
@@ -339,9 +337,21 @@ impl Engine {
             resident_bytes_max: process::resident_bytes_max(),
             snapshots: self.snapshots.count() as u64,
             sequence: self.visible(),
-            entries: table_entries + in_memory,
+            entries: self.entries(&versions),
             wal_bytes: self.wals.bytes(),
+            hotness: self.hotness.stats(),
         }
+    }
+}
+
+impl Engine {
+    /// Entries in the tables of `versions` and in memtables.
+    fn entries(&self, versions: &[Arc<Version>]) -> u64 {
+        let in_tables =
+            |version: &Arc<Version>| version.tables().map(|(_, file)| file.meta.entries).sum::<u64>();
+        let in_memory =
+            |one: &Arc<KeyspaceState>| one.peek().memtables().map(|mem| mem.entries()).sum::<u64>();
+        versions.iter().map(in_tables).sum::<u64>() + self.keyspaces.load().iter().map(in_memory).sum::<u64>()
     }
 }
 
@@ -404,6 +414,11 @@ impl Stats {
         ] {
             for (name, value) in values {
                 put(&format!("{list}.{name}"), *value);
+            }
+        }
+        if let Some(one) = &self.hotness {
+            for (name, value) in one.counts().into_iter().chain(one.sizes()) {
+                put(&format!("ralt.{name}"), value);
             }
         }
         for (name, tiers) in [

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kelvin::{CompressionChoice, Durability, Env, Options, Profile};
+use kelvin::{CompressionChoice, Durability, Env, Hotness, Options, Profile};
 use kelvin_base::{Clock, Executor, ManualClock, ManualExecutor, ThreadPool};
 use kelvin_storage::Storage;
 use kelvin_storage::memory::MemoryStorage;
@@ -37,7 +37,7 @@ fn small(options: Options) -> Options {
 }
 
 /// All of them.
-pub const ALL: [Configuration; 14] = [
+pub const ALL: [Configuration; 17] = [
     Configuration { name: "one tier", tiered: false, threads: false, change: small },
     Configuration { name: "two tiers", tiered: true, threads: false, change: small },
     Configuration { name: "one tier, threads", tiered: false, threads: true, change: small },
@@ -91,6 +91,24 @@ pub const ALL: [Configuration; 14] = [
                 a.compactions_max = Some(4);
             })
         },
+    },
+    Configuration {
+        name: "two tiers, hotness by RALT, little memory",
+        tiered: true,
+        threads: true,
+        change: |options| small(options).memory(1 << 20).advanced(|a| a.hotness = Some(Hotness::Ralt)),
+    },
+    Configuration {
+        name: "two tiers, hotness by an oracle",
+        tiered: true,
+        threads: false,
+        change: |options| small(options).advanced(|a| a.hotness = Some(Hotness::Oracle)),
+    },
+    Configuration {
+        name: "two tiers, hotness off",
+        tiered: true,
+        threads: false,
+        change: |options| small(options).advanced(|a| a.hotness = Some(Hotness::Off)),
     },
     Configuration {
         name: "write profile",

@@ -1,14 +1,13 @@
 //! Kelvin as a subject: the benchmark's options as the store's, emulated devices, its counters in the runner's words.
 //!
 //! The systems: `kelvin` and `fat` keep the last levels on the slow tier, and fill the fast tier with the levels above;
-//! until the engine tells hot records from cold ones the two are the same system under two names. `fast-only` has one
-//! tier and no capacity. Tables are not compressed, as RocksDB's are not in this benchmark, and writes survive the
+//! `kelvin` tells hot records from cold ones, `fat` does not. `fast-only` has one tier and no capacity. Tables are not compressed, as RocksDB's are not in this benchmark, and writes survive the
 //! process (`Durability::Os`), as RocksDB's do by default. Tests stand below.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelvin::{CompressionChoice, Db, Durability, Env, Options};
+use kelvin::{CompressionChoice, Db, Durability, Env, Hotness, Options};
 use kelvin_base::{Clock, OrderedStore, Result};
 use kelvin_storage::throttle::Limits;
 use kelvin_storage::{Storage, ThrottledStorage};
@@ -26,7 +25,9 @@ pub(crate) fn settings(options: &BenchOptions) -> Options {
         .durability(Durability::Os)
         .compression(CompressionChoice::None);
     if let Some((dir, bytes)) = options.slow_dir().zip(options.fast_capacity) {
-        settings = settings.slow(dir.join(STORE)).fast_capacity(bytes);
+        let hotness = options.hotness().unwrap_or(Hotness::Off);
+        settings =
+            settings.slow(dir.join(STORE)).fast_capacity(bytes).advanced(|a| a.hotness = Some(hotness));
     }
     settings
 }
@@ -102,6 +103,11 @@ impl Subject for KelvinSubject {
         let parts = stats.memory.iter().map(|(part, bytes)| (format!("memory_bytes.{part}"), *bytes));
         let mut sizes: Vec<(String, u64)> = parts.collect();
         sizes.push(("memory_bytes.all_max".to_string(), stats.memory_used_bytes_max));
+        if let Some(hotness) = &stats.hotness {
+            let named = |(name, value): (&str, u64)| (format!("ralt.{name}"), value);
+            more.extend(hotness.counts().map(named));
+            sizes.extend(hotness.sizes().map(named));
+        }
         Counters {
             slow_hits: Some(stats.gets_slow + stats.iterators_slow),
             bytes: ByteCounts {

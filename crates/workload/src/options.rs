@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use kelvin::Hotness;
 use kelvin_base::{Error, Result};
 
 use crate::generate::keys::KeyDistribution;
@@ -13,7 +14,7 @@ use crate::generate::keys::KeyDistribution;
 /// A system that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// Kelvin as it is meant. Until it tells hot records from cold ones, the same as `fat`.
+    /// Kelvin as it is meant: it tells hot records from cold ones.
     Kelvin,
     /// Kelvin with hotness off and the last fast level enlarged to fill the fast tier.
     Fat,
@@ -207,6 +208,8 @@ impl DeviceLimits {
 pub struct BenchOptions {
     /// The system under test.
     pub system: System,
+    /// How the system `kelvin` tells hot records from cold ones; `None` for its default.
+    pub hotness: Option<Hotness>,
     /// What is done to it.
     pub workload: Workload,
     /// Which records are wanted how often.
@@ -251,6 +254,7 @@ impl BenchOptions {
     pub fn new(system: System, fast: impl Into<PathBuf>) -> Self {
         Self {
             system,
+            hotness: None,
             workload: Workload::Ro,
             keys: KeyDistribution::Hotspot { percent: 5.0 },
             records: 100_000,
@@ -269,6 +273,16 @@ impl BenchOptions {
             seed: 1,
             reuse: false,
             peer_statistics: None,
+        }
+    }
+
+    /// How the system tells hot records from cold ones; `None` where it is not ours.
+    #[must_use]
+    pub fn hotness(&self) -> Option<Hotness> {
+        match self.system {
+            System::Kelvin => Some(self.hotness.unwrap_or(Hotness::Ralt)),
+            System::Fat | System::FastOnly => Some(Hotness::Off),
+            System::RocksdbFat | System::RocksdbFast => None,
         }
     }
 
@@ -301,6 +315,10 @@ impl BenchOptions {
         }
         if self.seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e7)) {
             return refuse("--seconds must be more than 0", "give the seconds of the run phase");
+        }
+        if self.hotness.is_some() && self.system != System::Kelvin {
+            let what = format!("--hotness says nothing to system {}", self.system);
+            return refuse(&what, "leave it out, or measure the system kelvin");
         }
         if self.system.is_tiered() && (self.slow.is_none() || self.fast_capacity.is_none()) {
             let what = format!("system {} has two tiers", self.system);
@@ -338,6 +356,13 @@ mod tests {
             let mix = workload.mix();
             assert_eq!(mix.read + mix.update + mix.insert + mix.scan + mix.modify, 100, "{workload}");
         }
+    }
+
+    #[test]
+    fn hotness_is_for_the_system_that_has_it() {
+        let mut options = BenchOptions::new(System::Fat, "x");
+        options.hotness = Some(Hotness::Lru);
+        assert!(options.check().unwrap_err().to_string().contains("--hotness says nothing to system fat"));
     }
 
     #[test]

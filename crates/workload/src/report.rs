@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use kelvin::Hotness;
 use serde_json::{Value, json};
 
 use crate::best::best_possible_hit_rate;
@@ -122,19 +123,20 @@ impl Report {
         }
     }
 
+    /// Times by operation, for machines.
+    fn latency_json(&self) -> serde_json::Map<String, Value> {
+        let times = |one: &LatencyFigures| {
+            let figures =
+                json!({"p50": one.p50, "p99": one.p99, "p999": one.p999, "max": one.max, "count": one.count});
+            (one.operation.to_string(), figures)
+        };
+        self.latency.iter().map(times).collect()
+    }
+
     /// The report for machines.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let options = &self.options;
-        let latency: serde_json::Map<String, Value> = self
-            .latency
-            .iter()
-            .map(|one| {
-                let figures =
-                    json!({"p50": one.p50, "p99": one.p99, "p999": one.p999, "max": one.max, "count": one.count});
-                (one.operation.to_string(), figures)
-            })
-            .collect();
         let mut bytes: serde_json::Map<String, Value> =
             self.bytes.named().into_iter().map(|(name, count)| (name.to_string(), json!(count))).collect();
         // A name with a dot belongs into the object before the dot: later counts find their place without a change here.
@@ -144,7 +146,10 @@ impl Report {
                 Some(("bytes", inner)) => drop(bytes.insert(inner.to_string(), json!(count))),
                 Some((object, inner)) => {
                     if let Value::Object(object) = root.entry(object).or_insert_with(|| json!({})) {
-                        object.insert(inner.to_string(), json!(count));
+                        match inner {
+                            "cpu_us" => object.insert("cpu_s".to_string(), json!(*count as f64 / 1e6)),
+                            _ => object.insert(inner.to_string(), json!(count)),
+                        };
                     }
                 }
                 None => drop(root.insert(name.clone(), json!(count))),
@@ -157,6 +162,7 @@ impl Report {
             .collect();
         let own = json!({
             "system": options.system.name(),
+            "hotness": options.hotness().map(Hotness::name),
             "workload": options.workload.name(),
             "keys": options.keys.to_string(),
             "records": options.records,
@@ -173,7 +179,7 @@ impl Report {
             "fast_hit_rate": self.whole.hit_rate,
             "fast_hit_rate_last10": self.last10.hit_rate,
             "best_possible_hit_rate": self.best_possible_hit_rate,
-            "latency_us": latency,
+            "latency_us": self.latency_json(),
             "cpu_us_per_op": self.whole.cpu_us_per_op,
             "cpu_us_per_op_last10": self.last10.cpu_us_per_op,
             "bytes": bytes,
@@ -308,7 +314,11 @@ mod tests {
     fn keys_are_those_agreed() {
         let options = BenchOptions::new(System::FastOnly, "x");
         let run = PhaseResult {
-            more: vec![("bytes.retained".into(), 5), ("ralt.read_bytes".into(), 6)],
+            more: vec![
+                ("bytes.retained".into(), 5),
+                ("ralt.read_bytes".into(), 6),
+                ("ralt.cpu_us".into(), 1_500_000),
+            ],
             ..PhaseResult::default()
         };
         let json = Report::new(&options, run, None, Peaks::default(), 0).to_json();
@@ -325,5 +335,6 @@ mod tests {
             assert!(json["bytes"].get(key).is_some(), "bytes.{key}");
         }
         assert_eq!((&json["bytes"]["retained"], &json["ralt"]["read_bytes"]), (&json!(5), &json!(6)));
+        assert_eq!((&json["ralt"]["cpu_s"], &json["hotness"]), (&json!(1.5), &json!("off")));
     }
 }

@@ -29,6 +29,9 @@ pub struct Bench {
     /// Another system to measure in turn with it, and compare
     #[arg(long, value_name = "NAME", help_heading = "What")]
     pub vs: Option<String>,
+    /// How the system kelvin tells hot records: ralt, lru, clock, oracle, off [default: ralt]
+    #[arg(long, value_name = "NAME", help_heading = "What")]
+    pub hotness: Option<String>,
     /// The mix of operations
     #[arg(long, value_name = "NAME", default_value = "RO", help_heading = "What")]
     pub workload: String,

@@ -104,8 +104,12 @@ impl Disks {
 fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchOptions> {
     let defaults = BenchOptions::new(system, &disks.fast);
     let data_bytes = args.records.saturating_mul((args.key_size + args.value_size) as u64);
+    // Of two systems compared it is meant for the one that has it.
+    let is_meant = system == System::Kelvin || args.vs.is_none();
+    let hotness = args.hotness.as_deref().filter(|_| is_meant).map(str::parse).transpose()?;
     let fast_capacity = args.fast_capacity.or(system.is_tiered().then_some(data_bytes / DATA_OVER_FAST));
     Ok(BenchOptions {
+        hotness,
         workload: args.workload.parse()?,
         keys: args.keys.parse()?,
         records: args.records,

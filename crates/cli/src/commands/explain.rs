@@ -52,6 +52,7 @@ fn explain_key(args: &Explain, key: &str) -> Outcome {
             "tables_considered": report.tables_considered,
             "filter_negatives": report.filter_negatives,
             "cache_hits": report.cache_hits,
+            "hot": report.hot,
         }))?;
         return Ok(if report.found { Exit::Ok } else { Exit::NotFound });
     }
@@ -73,6 +74,9 @@ fn explain_key(args: &Explain, key: &str) -> Outcome {
     row("tables asked", report.tables_considered.to_string());
     row("excluded by filters", report.filter_negatives.to_string());
     row("blocks in memory", report.cache_hits.to_string());
+    if let Some(hot) = report.hot {
+        row("hot", if hot { "yes" } else { "no" }.to_string());
+    }
     print(&lines(&table, Paint::for_stdout()))?;
     Ok(if report.found { Exit::Ok } else { Exit::NotFound })
 }

@@ -26,6 +26,12 @@ pub fn run(args: &Stats) -> Outcome {
             table.add_row([name, grouped(value), size]);
         }
     }
+    if let Some(hotness) = &stats.hotness {
+        table.add_row(["hotness", hotness.kind.name(), ""]);
+        if let Some(error) = &hotness.last_error {
+            table.add_row(["hotness_error", error, ""]);
+        }
+    }
     table.add_row(["pressure", &stats.pressure, ""]);
     if let Some(error) = &stats.background_error {
         table.add_row(["background_error", error, ""]);
@@ -53,6 +59,13 @@ pub fn as_json(stats: &kelvin::Stats) -> Value {
         "capacity_bytes".to_string(),
         json!({"fast": stats.capacity_bytes[0], "slow": stats.capacity_bytes[1]}),
     );
+    let hotness = stats.hotness.as_ref();
+    if let Some(ralt) = object.get_mut("ralt") {
+        let cpu_us = hotness.map_or(0, |one| one.cpu_us);
+        ralt["cpu_s"] = std::time::Duration::from_micros(cpu_us).as_secs_f64().into();
+        ralt["last_error"] = hotness.and_then(|one| one.last_error.as_deref()).into();
+    }
+    object.insert("hotness".to_string(), hotness.map_or("off", |one| one.kind.name()).into());
     object.insert("pressure".to_string(), stats.pressure.as_str().into());
     object.insert("background_error".to_string(), stats.background_error.as_deref().into());
     Value::Object(object)

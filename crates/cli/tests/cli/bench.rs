@@ -29,6 +29,39 @@ fn a_run_reports_its_operations_as_a_table_and_as_json() {
 }
 
 #[test]
+fn the_tracker_of_hot_records_is_chosen_and_reported() {
+    let place = Place::new();
+    let run = |name: &str, args: &[&str]| -> Value {
+        serde_json::from_str(&stdout(tiny(&place, name).args(args).args(["--json", "-"]))).unwrap()
+    };
+    for (name, args) in
+        [("ralt", &[][..]), ("lru", &["--hotness", "lru"]), ("clock", &["--hotness", "clock"])]
+    {
+        let report = run(name, args);
+        assert_eq!(report["hotness"], name);
+        for count in "read_bytes written_bytes physical_bytes memory_bytes hot_set_bytes hot_set_limit_bytes"
+            .split(' ')
+        {
+            assert!(report["ralt"][count].is_u64(), "{count} {report:#}");
+        }
+        assert!(report["ralt"]["cpu_s"].is_f64(), "{report:#}");
+        assert!(report["ralt"]["hot_set_limit_bytes"].as_u64() > Some(1 << 20), "{report:#}");
+    }
+    for (name, args) in [("off", &["--hotness", "off"]), ("fat", &["--system", "fat"])] {
+        let report = run(name, args);
+        assert_eq!((&report["hotness"], report.get("ralt")), (&"off".into(), None), "{report:#}");
+    }
+    let both = run("both", &["--hotness", "lru", "--vs", "fat"]);
+    assert_eq!((&both["runs"][0]["hotness"], &both["runs"][1]["hotness"]), (&"lru".into(), &"off".into()));
+    for (args, word) in
+        [(["--hotness", "warm"], "oracle"), (["--hotness", "lru"], "says nothing to system fat")]
+    {
+        let (code, told) = failure(tiny(&place, "refused").args(args).args(["--system", "fat"]));
+        assert!(code == 2 && told.contains(word), "{told}");
+    }
+}
+
+#[test]
 fn two_systems_are_compared_and_an_unknown_one_is_refused() {
     let place = Place::new();
     let html = place.path("report.html");

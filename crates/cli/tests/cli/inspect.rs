@@ -75,6 +75,36 @@ fn a_key_is_explained_with_its_place() {
 }
 
 #[test]
+fn a_store_of_two_tiers_says_what_it_knows_of_hot_records() {
+    let place = Place::new();
+    let on = |command: &str| {
+        let mut command = place.on("s", command);
+        command.args(["--fast-capacity", "8MiB", "--slow"]).arg(place.path("slow"));
+        command
+    };
+    on("put").args(["read", "often"]).assert().success();
+    on("put").args(["never", "read"]).assert().success();
+    on("get").arg("read").assert().success();
+    for (key, hot) in [("read", true), ("never", false)] {
+        assert_eq!(json(on("explain").args([key, "--json"]))["hot"], hot, "{key}");
+        let told = stdout(on("explain").arg(key));
+        let row = told.lines().find(|row| row.starts_with("hot")).map(|row| row.ends_with("yes"));
+        assert_eq!(row, Some(hot), "{told}");
+    }
+    let stats = json(on("stats").arg("--json"));
+    assert_eq!(
+        (&stats["hotness"], &stats["ralt"]["hot_set_bytes"]),
+        (&"ralt".into(), &9.into()),
+        "{stats:#}"
+    );
+    assert!(stats["ralt"]["cpu_s"].is_f64() && stats["ralt"]["last_error"].is_null(), "{stats:#}");
+    assert!(stdout(&mut on("stats")).contains("ralt.hot_set_limit_bytes"));
+    place.put("single", "a", "b");
+    assert_eq!(json(place.on("single", "stats").arg("--json"))["hotness"], "off");
+    assert!(json(place.on("single", "explain").args(["a", "--json"]))["hot"].is_null());
+}
+
+#[test]
 fn a_sound_store_is_sound() {
     let place = Place::new();
     with_tables(&place);

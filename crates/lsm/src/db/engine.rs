@@ -16,6 +16,7 @@ use crate::db::DEFAULT_KEYSPACE;
 use crate::db::keyspaces::Keyspaces;
 use crate::files::Files;
 use crate::health::Health;
+use crate::hotness::Tracking;
 use crate::memtable::MemTable;
 use crate::options::{Config, Env};
 use crate::schedule::{Kind, Work};
@@ -52,6 +53,8 @@ pub struct Engine {
     pub counters: Counters,
     /// Which keys are hot.
     pub tracker: Arc<dyn HotTracker>,
+    /// Whether that is kept, where, and what it takes.
+    pub hotness: Tracking,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// What is visible.
@@ -92,7 +95,7 @@ impl Engine {
 
     /// True if somebody tracks which keys are hot.
     pub fn tracks_heat(&self) -> bool {
-        self.config.is_tiered()
+        self.hotness.is_on()
     }
 
     /// Pins the latest visible moment.
@@ -213,6 +216,7 @@ impl Engine {
         self.signal.wait_for(&*self.env.executor, || {
             (self.work.lock().is_quiet() && self.files.is_quiet()).then_some(())
         });
+        self.hotness.close();
         let flushed = self.log.lock().flush_at_close(self);
         self.health.close();
         self.locks.lock().clear();

@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use kelvin_storage::IoMode;
 
+use super::Hotness;
+
 /// Everything a user does not meet. `None` means: derive it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advanced {
+    /// How hot records are told from cold ones; [`Hotness::Ralt`] with a slow tier, and only there.
+    pub hotness: Option<Hotness>,
     /// Bytes of a data block on the fast tier before compression.
     pub fast_block_bytes: Option<usize>,
     /// Bytes of a data block on the slow tier before compression.
@@ -65,6 +69,7 @@ pub struct Advanced {
 impl Default for Advanced {
     fn default() -> Self {
         Self {
+            hotness: None,
             fast_block_bytes: None,
             slow_block_bytes: None,
             restart_interval: 16,

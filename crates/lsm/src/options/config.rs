@@ -8,7 +8,7 @@ use std::time::Duration;
 use kelvin_base::Tier;
 use kelvin_storage::IoMode;
 
-use super::{CompressionChoice, Durability, Profile};
+use super::{CompressionChoice, Durability, Hotness, Profile};
 
 /// Every figure the engine runs by. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,10 @@ pub struct Config {
     pub process_bytes: u64,
     /// Indexes and filters of open tables together; tables that were not read lately are closed beyond.
     pub pinned_bytes_max: u64,
+    /// How hot records are told from cold ones.
+    pub hotness: Hotness,
+    /// What the hot-key tracker may take of the memory; 0 where it keeps none of its own, or knows no limit.
+    pub hotness_memory_bytes: u64,
     /// Bytes gathered for a table's file before they are written.
     pub write_buffer_bytes: usize,
     /// Bytes that all scans together read ahead.

@@ -4,7 +4,7 @@
 //! 1 TiB have the same shape: about 64 write buffers and 64 tables in the fast tier, an eighth of it at most kept
 //! for work in flight. DESIGN section 8. Tests: `tests.rs` beside.
 
-use super::{Config, Options, Profile};
+use super::{Config, Hotness, Options, Profile};
 use crate::compaction::pick::OVERLAP_TABLES_FAST_MAX;
 
 const KIB: u64 = 1 << 10;
@@ -23,6 +23,8 @@ const PROCESS_BYTES: u64 = 12 * MIB;
 const STORE_BYTES: u64 = 6 * MIB;
 /// Memory over what all scans together read ahead.
 const SCANS_IN_MEMORY: u64 = 32;
+/// Memory over what the hot-key tracker may take.
+const HOTNESS_IN_MEMORY: u64 = 16;
 const SIZE_BYTES_MAX: u64 = 64 * MIB;
 const SIZE_BYTES_MIN: u64 = 16 * KIB;
 
@@ -59,6 +61,14 @@ const fn level0_runs(profile: Profile) -> [usize; 3] {
         Profile::Reads => [2, 6, 10],
         Profile::Writes => [6, 12, 18],
     }
+}
+
+fn level0(options: &Options, choice: &mut Choice) -> [usize; 3] {
+    let (advanced, [compact_at, delay_at, stop_at]) = (&options.advanced, level0_runs(options.profile));
+    let compact_at = choice.of("level0_compact_at", advanced.level0_compact_at, compact_at);
+    let delay_at = choice.of("level0_delay_at", advanced.level0_delay_at, delay_at.max(compact_at));
+    let stop_at = choice.of("level0_stop_at", advanced.level0_stop_at, stop_at.max(delay_at));
+    [compact_at, delay_at, stop_at]
 }
 
 /// The write buffers: how large, how many, and their bytes together.
@@ -147,11 +157,25 @@ fn working_bytes(options: &Options, readahead_bytes: usize) -> u64 {
     jobs.saturating_mul(2 * write_buffer_bytes(options) as u64 + 8 * readahead_bytes as u64)
 }
 
-/// What write buffers, background work, the process itself and twice the least cache leave.
+/// The tracker of hot keys, if it is not said: RALT where there are two tiers to choose from.
+fn hotness(options: &Options) -> Hotness {
+    let derived = if options.slow_dir.is_some() { Hotness::Ralt } else { Hotness::Off };
+    options.advanced.hotness.unwrap_or(derived)
+}
+
+fn hotness_memory_bytes(options: &Options) -> u64 {
+    if hotness(options).is_on_disk() { options.memory / HOTNESS_IN_MEMORY } else { 0 }
+}
+
+/// What write buffers, background work, the process itself, the hot-key tracker and twice the least cache leave.
 fn pinned_bytes_max(options: &Options, memtable_budget_bytes: u64, readahead_bytes: usize) -> u64 {
-    let scans = options.memory / SCANS_IN_MEMORY;
-    let taken =
-        [memtable_budget_bytes, working_bytes(options, readahead_bytes), process_bytes(options), scans];
+    let taken = [
+        memtable_budget_bytes,
+        working_bytes(options, readahead_bytes),
+        process_bytes(options),
+        options.memory / SCANS_IN_MEMORY,
+        hotness_memory_bytes(options),
+    ];
     let taken = taken.iter().fold(options.memory / 8, |sum, part| sum.saturating_add(*part));
     options.memory.saturating_sub(taken).max(options.memory / 16)
 }
@@ -170,7 +194,6 @@ pub(super) fn derive(options: &Options) -> Config {
     let mut choice = Choice { by_hand: Vec::new() };
     let memtables = memtables(options, &mut choice);
     let table_bytes = table_bytes(options, memtables.bytes, &mut choice);
-    let [compact_at, delay_at, stop_at] = level0_runs(options.profile);
     let manifest =
         options.fast_capacity.map_or(16 * MIB, |b| (b / MANIFESTS_IN_FAST).clamp(8 * KIB, 16 * MIB));
     let manifest_bytes_max = choice.of("manifest_bytes_max", advanced.manifest_bytes_max, manifest);
@@ -181,10 +204,7 @@ pub(super) fn derive(options: &Options) -> Config {
     let fast_reserve = fast_compaction.saturating_add(memtables.bytes.saturating_mul(2));
     // The old manifest lives until the new one is durable.
     let beside_levels = fast_reserve.saturating_add(wal_bytes_max).saturating_add(2 * manifest_bytes_max);
-    let level0_compact_at = choice.of("level0_compact_at", advanced.level0_compact_at, compact_at);
-    let level0_delay_at =
-        choice.of("level0_delay_at", advanced.level0_delay_at, delay_at.max(level0_compact_at));
-    let level0_stop_at = choice.of("level0_stop_at", advanced.level0_stop_at, stop_at.max(level0_delay_at));
+    let [level0_compact_at, level0_delay_at, level0_stop_at] = level0(options, &mut choice);
     let debt = memtables.bytes.saturating_mul(256);
     let debt_delay_bytes = choice.of("debt_delay_bytes", advanced.debt_delay_bytes, debt);
     let debt_stop = debt_delay_bytes.saturating_mul(4);
@@ -199,6 +219,8 @@ pub(super) fn derive(options: &Options) -> Config {
         memtable_budget_bytes: memtables.budget_bytes,
         process_bytes: process_bytes(options),
         pinned_bytes_max: pinned_bytes_max(options, memtables.budget_bytes, compaction_readahead_bytes),
+        hotness: choice.of("hotness", advanced.hotness, hotness(options)),
+        hotness_memory_bytes: hotness_memory_bytes(options),
         write_buffer_bytes: write_buffer_bytes(options),
         scans_bytes: options.memory / SCANS_IN_MEMORY,
         cache_bytes_min: options.memory / 16,

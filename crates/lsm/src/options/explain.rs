@@ -8,7 +8,7 @@ use kelvin_base::Tier;
 use kelvin_storage::IoMode;
 
 use super::units::human_bytes;
-use super::{Config, Profile};
+use super::{Config, Hotness, Profile};
 
 /// One figure of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,15 @@ impl Config {
         rows.add("durability", self.durability.name(), "what a write survives unless it says otherwise");
         rows.add("compression", self.compression.name(), "levels 0 and 1 on the fast tier stay plain");
         rows.add("profile", self.profile.name(), "shifts the figures below");
+        let why = match self.hotness {
+            Hotness::Off if !self.is_tiered() => "a single tier: there is nothing to choose from",
+            Hotness::Off => "where a record lies follows from when it was written",
+            Hotness::Oracle => "exact counts in memory without a limit: for experiments",
+            _ => {
+                "tells hot records by their point reads; its files, up to a quarter of fast_capacity, are not the levels'"
+            }
+        };
+        rows.add("hotness", self.hotness.name(), why);
     }
 
     fn explain_space(&self, rows: &mut Rows<'_>) {
@@ -104,6 +113,10 @@ impl Config {
             self.pinned_bytes_max,
             "indexes and filters of open tables; more are opened when read",
         );
+        if self.hotness_memory_bytes > 0 {
+            let why = "1/16 of memory for the hot-key tracker; colder keys leave it beyond";
+            rows.size("hotness_memory_bytes", self.hotness_memory_bytes, why);
+        }
         rows.size(
             "write_buffer_bytes",
             self.write_buffer_bytes as u64,

@@ -16,6 +16,7 @@ mod config;
 mod derive;
 mod env;
 mod explain;
+mod hotness;
 mod units;
 mod validate;
 
@@ -30,6 +31,7 @@ pub use advanced::Advanced;
 pub use config::Config;
 pub use env::Env;
 pub use explain::ConfigRow;
+pub use hotness::Hotness;
 pub use units::human_bytes;
 
 /// What an acknowledged write survives (promise 1).

@@ -112,6 +112,27 @@ fn absurd_options_are_refused_by_name() {
 }
 
 #[test]
+fn hotness_follows_from_the_tiers_and_makes_no_sense_with_one() {
+    let hotness = |options: Options| options.derive().unwrap().hotness;
+    assert_eq!(hotness(tiered(GIB)), Hotness::Ralt);
+    assert_eq!(hotness(Options::new("/fast")), Hotness::Off);
+    for kind in Hotness::ALL {
+        assert_eq!(kind.to_string().to_uppercase().parse::<Hotness>().unwrap(), kind);
+        let by_hand = |options: Options| options.advanced(|a| a.hotness = Some(kind));
+        let config = by_hand(tiered(GIB)).derive().unwrap();
+        assert_eq!((config.hotness, config.hotness_memory_bytes > 0), (kind, kind.is_on_disk()));
+        let single = by_hand(Options::new("/fast"));
+        if kind == Hotness::Off {
+            assert_eq!(hotness(single), Hotness::Off);
+        } else {
+            let text = refusal(&single);
+            assert!(text.contains(&format!("option hotness cannot be {kind} without slow_dir")), "{text}");
+        }
+    }
+    assert!("warm".parse::<Hotness>().unwrap_err().to_string().contains("ralt, lru, clock, oracle, off"));
+}
+
+#[test]
 fn neighbouring_directories_with_a_common_beginning_are_not_nested() {
     assert!(tiered(GIB).slow("/fast2").derive().is_ok());
 }
@@ -133,9 +154,16 @@ fn the_explanation_has_a_row_for_every_figure_once() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), rows.len());
-    for name in
-        ["fast_capacity", "slow_capacity", "memory", "fast_reserve_bytes", "level1_bytes", "slow_deadline"]
-    {
+    for name in [
+        "hotness",
+        "hotness_memory_bytes",
+        "fast_capacity",
+        "slow_capacity",
+        "memory",
+        "fast_reserve_bytes",
+        "level1_bytes",
+        "slow_deadline",
+    ] {
         assert!(names.contains(&name), "{name}");
     }
 }

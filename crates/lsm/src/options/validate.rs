@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use kelvin_base::{Error, Result};
 
 use super::units::human_bytes;
-use super::{Advanced, CAPACITY_BYTES_MIN, Config, MEMORY_BYTES_MIN, Options};
+use super::{Advanced, CAPACITY_BYTES_MIN, Config, Hotness, MEMORY_BYTES_MIN, Options};
 
 /// Larger than any disk or memory: a size beyond is a slip of the pen.
 const ABSURD_BYTES: u64 = 1 << 60;
@@ -150,10 +150,23 @@ fn counts(options: &Options) -> Result<()> {
     Ok(())
 }
 
+fn hotness(options: &Options) -> Result<()> {
+    match options.advanced.hotness {
+        Some(kind) if kind != Hotness::Off && options.slow_dir.is_none() => Err(refuse(
+            "hotness",
+            format!("{kind} without slow_dir"),
+            "off, with a single tier",
+            "it tells which records deserve the fast tier: name the slow directory with slow_dir, or leave hotness out",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Checks what was given.
 pub(super) fn validate(options: &Options) -> Result<()> {
     directories(options)?;
     capacities(options)?;
+    hotness(options)?;
     sizes(&options.advanced)?;
     counts(options)
 }

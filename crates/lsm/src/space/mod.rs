@@ -19,6 +19,8 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +39,11 @@ const DISK_MARGIN_BYTES_MAX: u64 = 16 << 20;
 #[must_use]
 pub const fn on_disk_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(kelvin_storage::ALIGNMENT as u64)
+}
+
+/// What the length of a file is refused with where there is none.
+const fn is_no_file(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::IsADirectory)
 }
 
 /// Who may use the reserve.
@@ -152,8 +159,8 @@ impl Space {
         for name in handle.list()? {
             match handle.file_len(&name) {
                 Ok(bytes) => self.file_added(tier, &name.to_string_lossy(), bytes),
-                // Removed between the two calls, or no plain file: it holds nothing of ours.
-                Err(error) if error.os().is_some_and(|os| os.kind() == std::io::ErrorKind::NotFound) => {}
+                // Removed between the two calls, or a directory: the tracker's is entered by itself, others are not ours.
+                Err(error) if error.os().is_some_and(|os| is_no_file(os.kind())) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -330,6 +337,15 @@ impl Space {
     #[must_use]
     pub fn used(&self, tier: Tier) -> u64 {
         self.books(tier).lock().used
+    }
+
+    /// Bytes of the files on `tier` whose name begins with `prefix`.
+    #[must_use]
+    pub fn used_below(&self, tier: Tier, prefix: &str) -> u64 {
+        let books = self.books(tier).lock();
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let named = books.files.range::<str, _>(from).take_while(|(name, _)| name.starts_with(prefix));
+        named.map(|(_, bytes)| bytes).sum()
     }
 
     /// Hard limit on `tier`, bytes; `None` where only the disk limits.

@@ -181,6 +181,23 @@ fn files_found_at_open_are_counted_in_whole_blocks() {
 }
 
 #[test]
+fn a_directory_among_the_files_takes_nothing() {
+    let (space, disk, _) = on_disk(0);
+    kelvin_storage::Storage::create_dir_all(&disk, std::path::Path::new("/fast/lost+found")).unwrap();
+    assert_eq!(space.account_directory(Tier::Fast).unwrap(), BLOCK);
+}
+
+#[test]
+fn what_names_of_one_beginning_take_is_told() {
+    let space = limited(1000 * BLOCK, 0);
+    for (name, blocks) in [("rals", 1), ("ralt", 2), ("ralt/1", 4), ("ralt/9", 8), ("ralt0", 16)] {
+        space.file_added(Tier::Fast, name, blocks * BLOCK);
+    }
+    assert_eq!(space.used_below(Tier::Fast, "ralt/"), 12 * BLOCK);
+    assert_eq!(space.used_below(Tier::Slow, "ralt/"), 0);
+}
+
+#[test]
 fn a_disk_that_others_filled_is_no_space_before_anything_is_written() {
     let (space, disk, clock) = on_disk(100);
     disk.set_capacity(1_000);

@@ -24,12 +24,14 @@ pub enum Purpose {
     Log,
     /// Manifest, identity, checkpoints, recovery, checks.
     Upkeep,
+    /// The hot-key tracker.
+    Hotness,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 6] =
-        [Self::Get, Self::Scan, Self::Flush, Self::Compaction, Self::Log, Self::Upkeep];
+    pub const ALL: [Self; 7] =
+        [Self::Get, Self::Scan, Self::Flush, Self::Compaction, Self::Log, Self::Upkeep, Self::Hotness];
 
     /// The name used in reports.
     #[must_use]
@@ -41,6 +43,7 @@ impl Purpose {
             Self::Compaction => "compaction",
             Self::Log => "log",
             Self::Upkeep => "upkeep",
+            Self::Hotness => "hotness",
         }
     }
 

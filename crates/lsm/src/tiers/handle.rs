@@ -112,6 +112,16 @@ impl TierHandle {
         self.0.counters.stats()
     }
 
+    /// Counts a read of `bytes` that did not go through this handle.
+    pub(crate) fn count_read(&self, purpose: Purpose, bytes: u64) {
+        self.0.counters.read(purpose, bytes);
+    }
+
+    /// Counts a write of `bytes` that did not go through this handle.
+    pub(crate) fn count_written(&self, purpose: Purpose, bytes: u64) {
+        self.0.counters.written(purpose, bytes);
+    }
+
     pub(super) fn counters(&self) -> &Counters {
         &self.0.counters
     }
@@ -159,10 +169,14 @@ impl TierHandle {
 
     fn failed(&self, what: &str, path: &Path, source: io::Error) -> Error {
         let absent = matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists);
-        // A store in use by another is the normal answer of a lock, and unsupported links are copied instead.
+        // A store in use by another is the normal answer of a lock, and unsupported links are copied instead. A directory has
+        // no length.
         let normal = matches!(
             source.kind(),
-            io::ErrorKind::WouldBlock | io::ErrorKind::CrossesDevices | io::ErrorKind::Unsupported
+            io::ErrorKind::WouldBlock
+                | io::ErrorKind::CrossesDevices
+                | io::ErrorKind::Unsupported
+                | io::ErrorKind::IsADirectory
         );
         let away = says_away(&source);
         let error = self.classify(Error::io(format!("cannot {what} the file"), path, source));

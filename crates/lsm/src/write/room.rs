@@ -135,7 +135,7 @@ impl Engine {
         let keyspaces = self.keyspaces.load();
         let versions: Vec<_> =
             keyspaces.iter().map(|one| std::sync::Arc::clone(&one.peek().version)).collect();
-        let debt = pick::debt(&versions, &self.pick_config);
+        let debt = pick::debt(&versions, &self.pick_config_now());
         let sealed = keyspaces.iter().map(|one| one.peek().imms.len()).max().unwrap_or(0);
         let config = &self.config;
         let mut debts = vec![

@@ -12,6 +12,7 @@ mod full;
 mod full_log;
 mod full_manifest;
 mod full_slow;
+mod hotness;
 mod memory;
 mod newer;
 mod power;

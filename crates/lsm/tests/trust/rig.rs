@@ -87,14 +87,16 @@ impl Rig {
         if path.starts_with(FAST) { &self.fast_memory } else { &self.slow_memory }
     }
 
-    /// The files in `dir` whose name ends so, sorted.
+    /// The files in `dir` whose name ends so, sorted. Directories in it are none.
     pub fn files(&self, dir: &str, ending: &str) -> Vec<PathBuf> {
         let dir = Path::new(dir);
-        let names = self.memory_of(dir).list(dir).unwrap();
+        let storage = self.memory_of(dir);
+        let names = storage.list(dir).unwrap();
         names
             .iter()
             .filter(|name| name.to_string_lossy().ends_with(ending))
             .map(|name| dir.join(name))
+            .filter(|path| storage.file_len(path).is_ok())
             .collect()
     }
 
@@ -129,9 +131,9 @@ impl Rig {
         self.write(path, &bytes);
     }
 
-    /// Every file of both directories with its bytes, the lock files excepted.
+    /// Every file of both directories and of the tracker's with its bytes, the lock files excepted.
     pub fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        [FAST, SLOW]
+        [FAST, "/fast/ralt", SLOW]
             .iter()
             .filter(|dir| self.memory_of(Path::new(dir)).exists(Path::new(dir)).unwrap())
             .flat_map(|dir| self.files(dir, ""))

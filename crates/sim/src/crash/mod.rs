@@ -37,6 +37,8 @@ pub enum Step {
     Flush,
     /// Compacts everything to the last level (the slow tier, if there is one).
     CompactAll,
+    /// Reads the records of the keyspace "default" so often: the hot-key tracker writes them down.
+    Read(usize),
     /// Runs so many queued background jobs, the last queued first.
     Background(usize),
     /// Makes a keyspace.
@@ -361,6 +363,7 @@ impl<'a> Recording<'a> {
                 Ok(())
             }
             Step::CompactAll => self.db()?.compact_range(None, None).map_err(failed("compact_range")),
+            Step::Read(times) => self.read(*times),
             Step::Background(jobs) => {
                 (0..*jobs).for_each(|_| {
                     let last = self.world.executor.jobs().queued().saturating_sub(1);
@@ -394,6 +397,16 @@ impl<'a> Recording<'a> {
             self.default_moment = self.oracle.moment();
         }
         self.promise(Promised::Moment(self.oracle.moment(), durability));
+        Ok(())
+    }
+
+    fn read(&self, times: usize) -> Result<(), String> {
+        let db = self.db()?;
+        for _ in 0..times {
+            for index in 0..4 {
+                db.get(format!("key{index}").as_bytes()).map_err(failed("get"))?;
+            }
+        }
         Ok(())
     }
 

@@ -135,6 +135,7 @@ pub fn long(seed: u64) -> impl Iterator<Item = Scenario> {
                 3..=4 => vec![Step::Sync],
                 5..=7 => vec![Step::Background(rng.random_range(1..4))],
                 8..=9 => vec![Step::Flush],
+                10..=11 => vec![Step::Read(rng.random_range(10..200)), Step::Background(1)],
                 which => operation(which % OPERATIONS, index * 2),
             });
         }

@@ -1,0 +1,254 @@
+//! Which keys are hot: the tracker that [`crate::options::Advanced::hotness`] names, opened and closed with the store.
+//!
+//! RALT keeps its files in the directory `ralt` of the fast tier. They are advisory (promise 6): opening never fails because of
+//! them, `check` does not look at them, a checkpoint does not copy them, and a store without RALT removes them. They count in the
+//! books of the fast tier like every file ([`storage`]), and what they take is taken from the levels there
+//! ([`Engine::pick_config_now`]). Its memory is a part of the one budget.
+//!
+//! All keyspaces share the tracker: a key that is hot in one counts as hot in the others that have it.
+//! Tests: `tests.rs`, `tests/trust/hotness.rs`, the model test.
+
+pub mod storage;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use kelvin_base::{HotTracker, KeyRange, Lane, NoTracker, Tier};
+use kelvin_ralt::limits::Bounds;
+use kelvin_ralt::{Oracle, Ralt, Scoring};
+use parking_lot::Mutex;
+
+use crate::compaction::pick::PickConfig;
+use crate::db::engine::Engine;
+use crate::files::Files;
+use crate::hotness::storage::{BookedStorage, IN_BOOKS, discard};
+use crate::memory::MemoryPart;
+use crate::options::{Config, Env, Hotness};
+
+/// The highest count of [`Hotness::Clock`]: three bits.
+const CLOCK_MAX: u32 = 7;
+
+/// The tracker of an open store, and what the store must know of it.
+#[derive(Debug)]
+pub struct Tracking {
+    kind: Hotness,
+    tracker: Arc<dyn HotTracker>,
+    ralt: Option<Ralt>,
+    /// Room that RALT's next step wants beside its files, bytes.
+    step_bytes: u64,
+    /// What its files took when compactions were last picked because of them, bytes.
+    told_bytes: AtomicU64,
+}
+
+/// What [`crate::stats::Stats::hotness`] says. Bytes and counts since the store was opened, unless said otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HotnessStats {
+    /// Which tracker it is.
+    pub kind: Hotness,
+    /// Accesses that were sorted into runs.
+    pub accesses: u64,
+    /// Accesses that were let go because everybody was busy.
+    pub lost: u64,
+    /// Evictions.
+    pub evictions: u64,
+    /// Times that everything was thrown away as doubtful.
+    pub resets: u64,
+    /// Read from its files.
+    pub read_bytes: u64,
+    /// Written to its files.
+    pub written_bytes: u64,
+    /// Physical size of its records now (HotRAP figure 3).
+    pub physical_bytes: u64,
+    /// The limit of that now.
+    pub physical_limit_bytes: u64,
+    /// What its files take now.
+    pub disk_bytes: u64,
+    /// Memory now.
+    pub memory_bytes: u64,
+    /// Processor time of its background work, microseconds.
+    pub cpu_us: u64,
+    /// Bytes of the records that are hot now.
+    pub hot_set_bytes: u64,
+    /// The limit of that now.
+    pub hot_set_limit_bytes: u64,
+    /// What failed last, if anything did; it costs speed and nothing else.
+    pub last_error: Option<String>,
+}
+
+impl HotnessStats {
+    /// What was counted since the store was opened, by name.
+    #[must_use]
+    pub const fn counts(&self) -> [(&'static str, u64); 7] {
+        [
+            ("accesses", self.accesses),
+            ("lost", self.lost),
+            ("evictions", self.evictions),
+            ("resets", self.resets),
+            ("read_bytes", self.read_bytes),
+            ("written_bytes", self.written_bytes),
+            ("cpu_us", self.cpu_us),
+        ]
+    }
+
+    /// What is so large now, by name.
+    #[must_use]
+    pub const fn sizes(&self) -> [(&'static str, u64); 6] {
+        [
+            ("physical_bytes", self.physical_bytes),
+            ("physical_limit_bytes", self.physical_limit_bytes),
+            ("disk_bytes", self.disk_bytes),
+            ("memory_bytes", self.memory_bytes),
+            ("hot_set_bytes", self.hot_set_bytes),
+            ("hot_set_limit_bytes", self.hot_set_limit_bytes),
+        ]
+    }
+}
+
+fn scoring(kind: Hotness) -> Option<Scoring> {
+    match kind {
+        Hotness::Lru => Some(Scoring::Lru),
+        Hotness::Clock => Some(Scoring::Clock { max: CLOCK_MAX }),
+        Hotness::Ralt | Hotness::Oracle | Hotness::Off => None,
+    }
+}
+
+fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Options {
+    let fast_bytes = config.capacity(Tier::Fast).unwrap_or(0);
+    let of_fast = kelvin_ralt::Options::of_fast(fast_bytes, owner);
+    let scoring = scoring(config.hotness).unwrap_or(of_fast.scoring);
+    let seed = config.seed.unwrap_or(env.seed);
+    kelvin_ralt::Options { scoring, seed, ..of_fast }.within_memory(config.hotness_memory_bytes)
+}
+
+impl Tracking {
+    /// Opens the tracker of the store `owner`. Whatever RALT finds in doubt it throws away.
+    #[must_use]
+    pub fn open(config: &Config, env: &Env, files: &Files, owner: [u8; 16], engine: Weak<Engine>) -> Self {
+        let kind = config.hotness;
+        let without = |tracker: Arc<dyn HotTracker>| {
+            let told_bytes = AtomicU64::new(0);
+            Self { kind, tracker, ralt: None, step_bytes: 0, told_bytes }
+        };
+        let fast = match files.tier(Tier::Fast) {
+            Ok(fast) if kind.is_on_disk() => fast,
+            fast => {
+                if let Ok(fast) = fast {
+                    discard(fast, &files.space);
+                }
+                let bounds = Bounds::of_fast(config.capacity(Tier::Fast).unwrap_or(0));
+                return without(match kind {
+                    Hotness::Oracle => Arc::new(Oracle::new(bounds.hot_bytes_max)),
+                    _ => Arc::new(NoTracker),
+                });
+            }
+        };
+        let options = ralt_options(config, env, owner);
+        let step_bytes = options.step_bytes();
+        let bytes_max = options.disk_bytes_max().min(options.fast_bytes / 4);
+        let storage = BookedStorage::new(fast.clone(), files.space.clone(), bytes_max);
+        let charge = Mutex::new(files.memory.charge(MemoryPart::Hotness, 0));
+        let told = move |bytes: u64| {
+            charge.lock().resize(bytes);
+            if let Some(engine) = engine.upgrade() {
+                engine.hotness_grew();
+            }
+        };
+        let dir = storage.dir();
+        let ralt = Ralt::open(
+            kelvin_ralt::Env {
+                storage: Arc::new(storage),
+                dir,
+                io: config.table_io,
+                executor: Arc::clone(&env.executor),
+                lane: Lane::Tracking,
+                memory: Some(Arc::new(told)),
+            },
+            options,
+        );
+        Self { ralt: Some(ralt.clone()), step_bytes, ..without(Arc::new(ralt)) }
+    }
+
+    /// True if accesses are wanted.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.kind != Hotness::Off
+    }
+
+    /// The tracker: [`NoTracker`] if accesses are not wanted.
+    #[must_use]
+    pub fn tracker(&self) -> &Arc<dyn HotTracker> {
+        &self.tracker
+    }
+
+    /// Writes down what was noted, and ends its work.
+    pub fn close(&self) {
+        if let Some(ralt) = &self.ralt {
+            ralt.close();
+        }
+    }
+
+    /// What it has done and how large it is; `None` if there is none.
+    #[must_use]
+    pub fn stats(&self) -> Option<HotnessStats> {
+        let Some(ralt) = &self.ralt else {
+            let hot_set_bytes = self.tracker.hot_size(KeyRange::ALL);
+            return self.is_on().then(|| HotnessStats {
+                kind: self.kind,
+                hot_set_bytes,
+                ..HotnessStats::default()
+            });
+        };
+        let stats = ralt.stats();
+        Some(HotnessStats {
+            kind: self.kind,
+            accesses: stats.accesses,
+            lost: stats.lost,
+            evictions: stats.evictions,
+            resets: stats.resets,
+            read_bytes: stats.read_bytes,
+            written_bytes: stats.written_bytes,
+            physical_bytes: stats.physical_bytes,
+            physical_limit_bytes: stats.physical_limit_bytes,
+            disk_bytes: stats.disk_bytes,
+            memory_bytes: stats.memory_bytes,
+            cpu_us: stats.cpu_us,
+            hot_set_bytes: stats.hot_set_bytes,
+            hot_set_limit_bytes: stats.hot_set_limit_bytes,
+            last_error: stats.last_error,
+        })
+    }
+
+    /// Does at once what the tracker has to do, for tests.
+    #[cfg(test)]
+    pub fn settle(&self) {
+        if let Some(ralt) = &self.ralt {
+            ralt.settle();
+        }
+    }
+}
+
+impl Engine {
+    /// The figures compactions are picked with now: what the tracker's files take, and the room for its next step, is not the
+    /// levels'.
+    pub(crate) fn pick_config_now(&self) -> PickConfig {
+        let usable = self.pick_config.fast_usable_bytes;
+        let taken = self.space.used_below(Tier::Fast, IN_BOOKS).saturating_add(self.hotness.step_bytes);
+        let fast_usable_bytes = usable.saturating_sub(taken).max(usable / 2);
+        PickConfig { fast_usable_bytes, ..self.pick_config.clone() }
+    }
+
+    /// The tracker's files have changed: if they grew, the levels may have to give way before it goes on.
+    fn hotness_grew(&self) {
+        let now = self.space.used_below(Tier::Fast, IN_BOOKS);
+        let before = self.hotness.told_bytes.load(Ordering::Relaxed);
+        let grew = now > before.saturating_add(self.hotness.step_bytes / 4);
+        if grew || now < before {
+            self.hotness.told_bytes.store(now, Ordering::Relaxed);
+        }
+        if grew {
+            self.schedule();
+        }
+    }
+}

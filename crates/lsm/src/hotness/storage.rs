@@ -1,0 +1,219 @@
+//! The fast tier as RALT sees it: every byte is in the store's books before it is written, and counted.
+//!
+//! Invariants
+//! - H1 A file's blocks are in the books before they are on the disk, and until it is known to be gone.
+//! - H2 RALT leaves the reserve alone, but for its small state, and takes no more than it was given: it is told that the disk is
+//!   full.
+//! - H3 Its failures are not the tier's: nobody but RALT hears of them, since nothing is lost with its files.
+//!
+//! Tests: `tests.rs` beside.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kelvin_base::Tier;
+use kelvin_storage::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
+
+use crate::space::{Priority, Space, on_disk_bytes};
+use crate::tiers::{Purpose, TierHandle};
+
+/// RALT's directory in the fast one.
+pub const DIR_NAME: &str = "ralt";
+/// What the names of its files begin with in the books.
+pub const IN_BOOKS: &str = "ralt/";
+
+/// What a file of RALT's is called in the books.
+fn in_books(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("{IN_BOOKS}{name}")
+}
+
+/// Enters the files that lie in RALT's directory into the books.
+fn adopt(fast: &TierHandle, space: &Space) {
+    let dir = fast.path(DIR_NAME);
+    // A directory that is not there holds nothing; one that cannot be listed is of no use to RALT either.
+    for name in fast.storage().list(&dir).unwrap_or_default() {
+        let path = dir.join(name);
+        if let Ok(bytes) = fast.storage().file_len(&path) {
+            space.file_added(Tier::Fast, &in_books(&path), bytes);
+        }
+    }
+}
+
+/// Removes what a RALT has left behind, for a store that keeps none. What cannot be removed stays in the books.
+pub fn discard(fast: &TierHandle, space: &Space) {
+    adopt(fast, space);
+    let dir = fast.path(DIR_NAME);
+    for name in fast.storage().list(&dir).unwrap_or_default() {
+        let is_ours = name.extension().is_some_and(|extension| extension == "ralt")
+            || name.to_str().is_some_and(|name| matches!(name, "STATE" | "STATE.new"));
+        let path = dir.join(name);
+        if is_ours && fast.storage().remove(&path).is_ok() {
+            space.file_removed(Tier::Fast, &in_books(&path));
+        }
+    }
+}
+
+/// The storage of RALT's files.
+#[derive(Clone, Debug)]
+pub struct BookedStorage {
+    fast: TierHandle,
+    space: Space,
+    bytes_max: u64,
+}
+
+impl BookedStorage {
+    /// The files of RALT on `fast`, which may take `bytes_max` together. Those that are there are entered into the books.
+    #[must_use]
+    pub fn new(fast: TierHandle, space: Space, bytes_max: u64) -> Self {
+        adopt(&fast, &space);
+        Self { fast, space, bytes_max }
+    }
+
+    /// Where they lie.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.fast.path(DIR_NAME)
+    }
+
+    fn device(&self) -> &dyn Storage {
+        &**self.fast.storage()
+    }
+
+    /// Enters `name`, so far `booked_bytes` long, with `bytes`.
+    fn book(&self, name: &str, booked_bytes: u64, bytes: u64) -> io::Result<()> {
+        let more = bytes - booked_bytes;
+        let taken = self.space.used_below(Tier::Fast, IN_BOOKS);
+        if taken.saturating_add(more) > self.bytes_max {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        // Without its state all runs would be lost at the next opening, and it is a block or two.
+        let is_state = name.ends_with("STATE.new");
+        let priority = if is_state { Priority::Essential } else { Priority::Normal };
+        let reserved = self.space.reserve(Tier::Fast, more, priority);
+        reserved.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?.file_written(name, bytes);
+        Ok(())
+    }
+}
+
+impl Storage for BookedStorage {
+    fn create(&self, path: &Path, how: Create) -> io::Result<Box<dyn WriteFile>> {
+        let inner = self.device().create(path, how)?;
+        Ok(Box::new(BookedFile { inner, storage: self.clone(), name: in_books(path), booked_bytes: 0 }))
+    }
+
+    fn open(&self, path: &Path, mode: IoMode) -> io::Result<Arc<dyn ReadFile>> {
+        let inner = self.device().open(path, mode)?;
+        Ok(Arc::new(CountedFile { inner, fast: self.fast.clone() }))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.device().sync_dir(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.device().create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.device().rename(from, to)?;
+        self.space.file_renamed(Tier::Fast, &in_books(from), &in_books(to));
+        Ok(())
+    }
+
+    fn hard_link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        // Its blocks would be in the books twice, or go too early.
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let removed = self.device().remove(path);
+        let is_gone = match &removed {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if is_gone {
+            self.space.file_removed(Tier::Fast, &in_books(path));
+        }
+        removed
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        self.device().list(dir)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.device().file_len(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.device().exists(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.device().lock(path)
+    }
+
+    fn free_space(&self, dir: &Path) -> io::Result<u64> {
+        self.device().free_space(dir)
+    }
+}
+
+#[derive(Debug)]
+struct BookedFile {
+    inner: Box<dyn WriteFile>,
+    storage: BookedStorage,
+    name: String,
+    booked_bytes: u64,
+}
+
+impl WriteFile for BookedFile {
+    fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        let bytes = on_disk_bytes(self.inner.len() + data.len() as u64);
+        if bytes > self.booked_bytes {
+            self.storage.book(&self.name, self.booked_bytes, bytes)?;
+            self.booked_bytes = bytes;
+        }
+        self.inner.append(data)?;
+        self.storage.fast.count_written(Purpose::Hotness, data.len() as u64);
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.inner.room()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+}
+
+#[derive(Debug)]
+struct CountedFile {
+    inner: Arc<dyn ReadFile>,
+    fast: TierHandle,
+}
+
+impl ReadFile for CountedFile {
+    fn read_at(&self, offset: u64, len: usize, buf: &mut AlignedBuf) -> io::Result<Range<usize>> {
+        self.fast.count_read(Purpose::Hotness, len as u64);
+        self.inner.read_at(offset, len, buf)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+}

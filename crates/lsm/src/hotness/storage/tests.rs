@@ -1,0 +1,94 @@
+//! The books follow RALT's files, and its limits are kept.
+
+use std::sync::Arc;
+
+use kelvin_base::ManualClock;
+use kelvin_storage::MemoryStorage;
+
+use super::*;
+use crate::space::TierLimit;
+
+const BLOCK: u64 = kelvin_storage::ALIGNMENT as u64;
+
+struct World {
+    fast: TierHandle,
+    space: Space,
+}
+
+impl World {
+    fn new(capacity_bytes: u64) -> Self {
+        let clock = Arc::new(ManualClock::new(0));
+        let fast =
+            TierHandle::new(Tier::Fast, "/fast", Arc::new(MemoryStorage::new()), Arc::clone(&clock) as _);
+        fast.create_dir_all().unwrap();
+        fast.storage().create_dir_all(&fast.path(DIR_NAME)).unwrap();
+        let limit = TierLimit { capacity_bytes: Some(capacity_bytes), reserve_bytes: 2 * BLOCK };
+        let space = Space::new([limit; 2], [Some(fast.clone()), None], clock);
+        Self { fast, space }
+    }
+
+    fn storage(&self, bytes_max: u64) -> BookedStorage {
+        BookedStorage::new(self.fast.clone(), self.space.clone(), bytes_max)
+    }
+
+    fn used(&self) -> u64 {
+        self.space.used(Tier::Fast)
+    }
+}
+
+fn create(storage: &BookedStorage, name: &str) -> Box<dyn WriteFile> {
+    storage.create(&storage.dir().join(name), Create::new(IoMode::Buffered)).unwrap()
+}
+
+#[test]
+fn a_file_is_in_the_books_from_its_first_byte_until_it_is_gone() {
+    let world = World::new(100 * BLOCK);
+    let storage = world.storage(50 * BLOCK);
+    let mut file = create(&storage, "000001.ralt");
+    file.append(&[1; 100]).unwrap();
+    assert_eq!(world.used(), BLOCK);
+    file.append(&[1; 9000]).unwrap();
+    assert_eq!((world.used(), world.space.stats(Tier::Fast).reserved_bytes), (3 * BLOCK, 0));
+    file.sync().unwrap();
+    create(&storage, "STATE").append(b"old").unwrap();
+    create(&storage, "STATE.new").append(b"new").unwrap();
+    assert_eq!(world.used(), 5 * BLOCK);
+    let dir = storage.dir();
+    storage.rename(&dir.join("STATE.new"), &dir.join("STATE")).unwrap();
+    assert_eq!(world.used(), 4 * BLOCK);
+    storage.remove(&dir.join("000001.ralt")).unwrap();
+    assert_eq!(world.used(), BLOCK);
+    assert!(storage.hard_link(&dir.join("STATE"), &dir.join("again")).is_err());
+    assert_eq!(world.fast.io_stats().of(Purpose::Hotness).written_bytes, 9106);
+}
+
+#[test]
+fn it_gets_neither_the_reserve_nor_more_than_it_was_given_and_hears_of_a_full_disk() {
+    let world = World::new(10 * BLOCK);
+    let mut file = create(&world.storage(50 * BLOCK), "000001.ralt");
+    file.append(&vec![1; 8 * 4096]).unwrap();
+    let refused = file.append(&[1]).unwrap_err();
+    assert_eq!((refused.kind(), world.used()), (io::ErrorKind::StorageFull, 8 * BLOCK));
+
+    let world = World::new(10 * BLOCK);
+    let storage = world.storage(3 * BLOCK);
+    create(&storage, "000001.ralt").append(&[1; 8000]).unwrap();
+    let mut second = create(&storage, "000002.ralt");
+    second.append(&[1; 4096]).unwrap();
+    assert_eq!(second.append(&[1]).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(second.len(), 4096, "what was refused is not written");
+}
+
+#[test]
+fn files_that_are_there_are_entered_and_a_store_without_ralt_removes_its_own() {
+    let world = World::new(100 * BLOCK);
+    for name in ["000007.ralt", "STATE", "notes"] {
+        world.fast.replace_small(&format!("{DIR_NAME}/{name}"), &[1; 5000]).unwrap();
+    }
+    drop(world.storage(BLOCK));
+    assert_eq!(world.space.used_below(Tier::Fast, IN_BOOKS), 6 * BLOCK);
+    discard(&world.fast, &world.space);
+    assert_eq!(world.space.used_below(Tier::Fast, IN_BOOKS), 2 * BLOCK);
+    let left = world.fast.storage().list(&world.fast.path(DIR_NAME)).unwrap();
+    assert_eq!(left, [PathBuf::from("notes")], "a stranger's file is not ours to remove");
+}

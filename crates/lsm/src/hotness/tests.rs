@@ -1,0 +1,134 @@
+//! Which reads are accesses, with the exact tracker; and what RALT's files leave to the levels.
+
+use std::sync::Arc;
+
+use kelvin_base::{ManualClock, ManualExecutor};
+use kelvin_storage::MemoryStorage;
+
+use super::*;
+use crate::db::{Db, IterOptions};
+use crate::options::{CompressionChoice, Options};
+
+fn options(hotness: Hotness) -> Options {
+    let env = Env {
+        fast: Arc::new(MemoryStorage::new()),
+        slow: Arc::new(MemoryStorage::new()),
+        clock: Arc::new(ManualClock::new(1_000_000)),
+        executor: Arc::new(ManualExecutor::new()),
+        seed: 7,
+    };
+    let options = Options::new("/fast").slow("/slow").fast_capacity(2 << 20).memory(4 << 20);
+    options.compression(CompressionChoice::None).advanced(|a| a.hotness = Some(hotness)).env(env)
+}
+
+/// Whether `key` was accessed: the oracle puts keys in order anew once as many accesses were made as keys are hot.
+fn was_accessed(db: &Db, key: &[u8]) -> bool {
+    for _ in 0..20 {
+        db.get(b"filler").unwrap().unwrap();
+    }
+    db.explain_key("default", key).unwrap().hot.unwrap()
+}
+
+fn place(db: &Db, key: &[u8]) -> String {
+    db.explain_key("default", key).unwrap().place
+}
+
+#[test]
+fn a_read_that_finds_a_value_is_an_access_wherever_the_value_was() {
+    let db = Db::open(options(Hotness::Oracle)).unwrap();
+    db.put(b"filler", b"x").unwrap();
+    let keys = ["slow", "slow cached", "fast", "many", "at a snapshot", "memory"];
+    for key in &keys[..2] {
+        db.put(key.as_bytes(), b"value").unwrap();
+    }
+    // Keys on both sides of them push them off the fast tier.
+    let mut number = 0;
+    while !keys[..2].iter().all(|key| place(&db, key.as_bytes()).contains("slow tier")) {
+        for letter in ["A", "z"] {
+            db.put(format!("{letter}{number:05}").as_bytes(), &[b'x'; 400]).unwrap();
+        }
+        number += 1;
+        if number % 500 == 0 {
+            db.wait_idle().unwrap();
+        }
+        assert!(number < 20_000, "{:?}", db.levels());
+    }
+    db.wait_idle().unwrap();
+    for key in &keys[2..5] {
+        db.put(key.as_bytes(), b"value").unwrap();
+    }
+    db.flush().unwrap();
+    db.put(keys[5].as_bytes(), b"value").unwrap();
+    let places = keys.map(|key| place(&db, key.as_bytes()));
+    assert!(places[..2].iter().all(|place| place.contains("slow tier")), "{places:?}");
+    assert!(places[2..5].iter().all(|place| place.contains("fast tier")), "{places:?}");
+    assert_eq!(places[5], "memtable");
+    for key in keys {
+        let key = key.as_bytes();
+        assert!(!was_accessed(&db, key), "{}: to explain is no access", key.escape_ascii());
+        match key {
+            b"many" => drop(db.multi_get(&[b"absent", key])),
+            b"at a snapshot" => drop(db.snapshot().get(key).unwrap()),
+            _ => drop(db.get(key).unwrap()),
+        }
+        assert!(was_accessed(&db, key), "{}", key.escape_ascii());
+    }
+    assert!(!was_accessed(&db, b"absent"));
+}
+
+#[test]
+fn what_finds_nothing_and_what_scans_is_no_access() {
+    let db = Db::open(options(Hotness::Oracle)).unwrap();
+    for key in ["deleted", "filler", "scanned"] {
+        db.put(key.as_bytes(), b"value").unwrap();
+    }
+    db.delete(b"deleted").unwrap();
+    for key in ["absent", "deleted"] {
+        assert_eq!(db.get(key.as_bytes()).unwrap(), None);
+    }
+    let mut iter = db.iter(IterOptions::default()).unwrap();
+    iter.seek(b"scanned").unwrap();
+    assert!(iter.valid());
+    for key in ["absent", "deleted", "scanned"] {
+        assert!(!was_accessed(&db, key.as_bytes()), "{key}");
+    }
+    assert_eq!(db.stats().hotness.map(|one| one.hot_set_bytes), Some(11));
+}
+
+#[test]
+fn without_hotness_nobody_is_told_and_nothing_is_said() {
+    let db = Db::open(options(Hotness::Off)).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.get(b"k").unwrap().unwrap();
+    assert_eq!(db.explain_key("default", b"k").unwrap().hot, None);
+    assert_eq!(db.stats().hotness, None);
+}
+
+#[test]
+fn the_levels_give_way_to_ralt_by_what_it_takes_and_its_next_step() {
+    for kind in [Hotness::Ralt, Hotness::Lru, Hotness::Clock] {
+        let db = Db::open(options(kind)).unwrap();
+        let engine = &db.engine;
+        let usable = || engine.pick_config_now().fast_usable_bytes;
+        let first = engine.pick_config.fast_usable_bytes - usable();
+        assert_eq!(first, engine.hotness.step_bytes);
+        assert!(first > 0 && first < (2 << 20) / 5, "{first}");
+        for number in 0..3000 {
+            db.put(format!("key{number:06}").as_bytes(), b"value").unwrap();
+        }
+        for number in 0..3000 {
+            db.get(format!("key{number:06}").as_bytes()).unwrap().unwrap();
+            if number % 100 == 0 {
+                engine.hotness.settle();
+            }
+        }
+        engine.hotness.settle();
+        let stats = db.stats().hotness.unwrap();
+        assert_eq!((stats.kind, stats.accesses, stats.lost), (kind, 3000, 0));
+        assert!(stats.disk_bytes > 50_000, "{stats:?}");
+        let taken = engine.pick_config.fast_usable_bytes - usable() - first;
+        assert!(taken >= stats.disk_bytes && taken < stats.disk_bytes + 100_000, "{taken} {stats:?}");
+        let memory = db.stats().memory.into_iter().find(|(name, _)| *name == "hotness");
+        assert_eq!(memory, Some(("hotness", stats.memory_bytes)));
+    }
+}

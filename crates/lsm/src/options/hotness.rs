@@ -1,0 +1,66 @@
+//! Which tracker of hot keys a store keeps.
+//!
+//! Tests: `tests.rs` beside.
+
+use std::fmt;
+use std::str::FromStr;
+
+use kelvin_base::{Error, Result};
+
+/// How a store with two tiers tells hot records from cold ones: by its point reads. Those of a snapshot count like others,
+/// scans do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Hotness {
+    /// RALT with exponential smoothing (HotRAP): how often and how lately. Lies on the fast tier and survives a restart.
+    Ralt,
+    /// RALT by the last access alone.
+    Lru,
+    /// RALT by counters of three bits, as CLOCK has.
+    Clock,
+    /// Exact counts in memory, without a limit on it and lost at closing: for tests, and to see what could be reached.
+    Oracle,
+    /// Not at all: where a record lies follows from when it was written.
+    #[default]
+    Off,
+}
+
+impl Hotness {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Ralt, Self::Lru, Self::Clock, Self::Oracle, Self::Off];
+
+    /// The name used by the command line and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ralt => "ralt",
+            Self::Lru => "lru",
+            Self::Clock => "clock",
+            Self::Oracle => "oracle",
+            Self::Off => "off",
+        }
+    }
+
+    /// True if it keeps files on the fast tier.
+    #[must_use]
+    pub const fn is_on_disk(self) -> bool {
+        matches!(self, Self::Ralt | Self::Lru | Self::Clock)
+    }
+}
+
+impl fmt::Display for Hotness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Hotness {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|one| one.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|one| one.name()).collect();
+            Error::invalid(format!("no hotness is called '{text}'"))
+                .advice(format!("use one of {}", names.join(", ")))
+        })
+    }
+}
