@@ -3,12 +3,20 @@
 //! - A read is counted: by source, by tier, and whether the slow tier was touched.
 //! - A read that found a value is an access for the hot-key tracker, wherever the value was: also what a memtable or a cache
 //!   serves must stay known as hot, or it would leave the fast tier while it is wanted. A read at a snapshot is one too.
+//! - What a read of the latest state found on the slow tier goes into the promotion cache.
 //!
-//! Nothing here blocks or fails a reader (DESIGN section 2, idea 1). Tests: `hotness/tests.rs`.
+//! Nothing here blocks or fails a reader (DESIGN section 2, idea 1). Tests: `hotness/tests.rs`, `promotion/hazards_tests.rs`.
+
+use bytes::Bytes;
+use kelvin_base::key::{EXPIRES, Kind};
+use kelvin_base::{Sequence, Tier};
 
 use crate::db::engine::Engine;
-use crate::read::{Lookup, Source};
+use crate::promotion::Promoted;
+use crate::read::{Found, Lookup, Source};
 use crate::stats::Counters;
+use crate::version::{FIRST_SLOW, LEVELS, Version};
+use crate::view::{KeyspaceState, View};
 
 /// What follows a finished point lookup of `key`.
 pub fn after_read(engine: &Engine, key: &[u8], lookup: &Lookup) {
@@ -27,6 +35,7 @@ fn count(counters: &Counters, lookup: &Lookup) {
         None => reads.absent.add(1),
         Some(found) => match found.source {
             Source::Memtable => reads.memtable.add(1),
+            Source::Promotion => reads.promotion.add(1),
             Source::Level(level, _) => reads.level(level).add(1),
         },
     }
@@ -40,6 +49,66 @@ fn count(counters: &Counters, lookup: &Lookup) {
         }
         if io.cache_hits > 0 {
             reads.cache_hits.add(io.cache_hits);
+        }
+    }
+}
+
+/// A read of the latest state.
+#[derive(Clone, Copy)]
+pub struct LatestRead<'a> {
+    /// Of this keyspace.
+    pub keyspace: &'a KeyspaceState,
+    /// In this view of it.
+    pub view: &'a View,
+    /// At this sequence number, the latest one when the read began or later.
+    pub at: Sequence,
+    /// Of this key.
+    pub key: &'a [u8],
+}
+
+impl LatestRead<'_> {
+    /// Puts what was found into the promotion cache, if it is a record of a slow level and nothing newer can
+    /// have come there since. (Compactions write no copies there.)
+    pub fn promote(&self, counters: &Counters, found: Option<&Found>) {
+        let promotion = &self.keyspace.promotion;
+        let Some(found) = found.filter(|found| is_deep(found.source) && promotion.is_on()) else { return };
+        let Some(value) = &found.value else { return };
+        let record = promoted(found.sequence, value, found.expiry_ms);
+        let insertion = promotion.insert(self.key, record, || self.is_newest_below());
+        counters.promotion.count(insertion);
+    }
+
+    /// True if the slow levels that were read and those of now hold nothing newer of the key than what was found: the
+    /// same tables may hold it, and nothing in them was hidden from this read. (A view may be younger than `at`.)
+    fn is_newest_below(&self) -> bool {
+        let then = &self.view.version;
+        let now = &self.keyspace.peek().version;
+        (FIRST_SLOW..LEVELS).all(|level| {
+            let read = then.candidate(level, self.key);
+            let is_all_seen = read.is_none_or(|file| file.meta.sequence_max <= self.at);
+            is_all_seen && read.map(|file| file.meta.number) == number(now, level, self.key)
+        })
+    }
+}
+
+fn number(version: &Version, level: usize, key: &[u8]) -> Option<u64> {
+    version.candidate(level, key).map(|file| file.meta.number)
+}
+
+/// True for a table of a slow level on the slow tier.
+fn is_deep(source: Source) -> bool {
+    matches!(source, Source::Level(level, Tier::Slow) if level >= FIRST_SLOW)
+}
+
+/// The entry that duplicates a record. The value is copied: it is part of a whole block.
+fn promoted(sequence: Sequence, value: &[u8], expiry_ms: Option<u64>) -> Promoted {
+    match expiry_ms {
+        None => Promoted { sequence, kind_byte: Kind::Copy as u8, stored: Bytes::copy_from_slice(value) },
+        Some(expiry_ms) => {
+            let mut stored = Vec::with_capacity(8 + value.len());
+            stored.extend_from_slice(&expiry_ms.to_le_bytes());
+            stored.extend_from_slice(value);
+            Promoted { sequence, kind_byte: Kind::Copy as u8 | EXPIRES, stored: stored.into() }
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod memtable;
 pub mod multi_get;
 pub mod options;
+pub mod promotion;
 pub mod read;
 pub mod recovery;
 pub mod report;

@@ -35,11 +35,13 @@ pub enum MemoryPart {
     Readers,
     /// The hot-key tracker: accesses not sorted yet, filters and indexes of its runs, merges of these.
     Hotness,
+    /// Records in promotion caches.
+    Promotion,
 }
 
 impl MemoryPart {
     /// Every part.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Memtables,
         Self::Cache,
         Self::Pinned,
@@ -47,6 +49,7 @@ impl MemoryPart {
         Self::Writers,
         Self::Readers,
         Self::Hotness,
+        Self::Promotion,
     ];
 
     /// The name used in reports.
@@ -60,6 +63,7 @@ impl MemoryPart {
             Self::Writers => "writers",
             Self::Readers => "readers",
             Self::Hotness => "hotness",
+            Self::Promotion => "promotion",
         }
     }
 }

@@ -10,15 +10,16 @@ use bytes::Bytes;
 use kelvin_base::{Clock, Error, ErrorKind, Lane, Result, Sequence, Signal};
 use parking_lot::Mutex;
 
-use crate::after_read::after_read;
+use crate::after_read::{LatestRead, after_read};
 use crate::db::Keyspace;
 use crate::read::{Lookup, Moment, in_memtables, lookup};
-use crate::view::View;
+use crate::view::{KeyspaceState, View};
 
 /// With fewer keys than this left for the tables, the caller reads them alone.
 const PARALLEL_KEYS_MIN: usize = 2;
 
 struct Shared {
+    keyspace: Arc<KeyspaceState>,
     view: Arc<View>,
     at: Sequence,
     clock: Arc<dyn Clock>,
@@ -32,7 +33,8 @@ struct Shared {
 impl Shared {
     fn work(&self) {
         while let Some((index, key)) = self.keys.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            let answer = lookup(&self.view, key, Moment { at: self.at, clock: &*self.clock });
+            let moment = Moment { at: self.at, clock: &*self.clock };
+            let answer = lookup(&self.view, &self.keyspace.promotion, key, moment);
             self.answers.lock().push((*index, answer));
             if self.done.fetch_add(1, Ordering::AcqRel) + 1 == self.keys.len() {
                 self.signal.raise();
@@ -64,7 +66,7 @@ pub fn multi_get(keyspace: &Keyspace, keys: &[&[u8]]) -> Vec<Result<Option<Bytes
         answers.push(known);
     }
     if !rest.is_empty() {
-        for (index, answer) in in_parallel(keyspace, view, pin.at(), rest) {
+        for (index, answer) in in_parallel(keyspace, Arc::clone(&view), pin.at(), rest) {
             answers[index] = Some(answer);
         }
     }
@@ -75,6 +77,8 @@ pub fn multi_get(keyspace: &Keyspace, keys: &[&[u8]]) -> Vec<Result<Option<Bytes
         .map(|(answer, key)| {
             let answer = answer.unwrap_or_else(|| Err(missing()))?;
             after_read(engine, key, &answer);
+            let read = LatestRead { keyspace: &keyspace.state, view: &view, at: pin.at(), key };
+            read.promote(&engine.counters, answer.found.as_ref());
             Ok(answer.into_value())
         })
         .collect()
@@ -90,6 +94,7 @@ fn in_parallel(
     let helpers =
         if keys.len() < PARALLEL_KEYS_MIN { 0 } else { executor.width(Lane::Read).min(keys.len() - 1) };
     let shared = Arc::new(Shared {
+        keyspace: Arc::clone(&keyspace.state),
         view,
         at,
         clock: Arc::clone(&keyspace.engine.env.clock),

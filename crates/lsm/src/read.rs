@@ -1,6 +1,7 @@
 //! Point lookup: tells where a key's newest visible entry is; decides nothing.
 //!
-//! Order: memtables, L0 newest first, deeper levels (DESIGN section 5). Sources come newest first, so the first
+//! Order: memtables, L0 newest first, deeper fast levels, the promotion cache, the hot level, the slow levels (DESIGN
+//! section 5; why the cache may be asked stands in `promotion/mod.rs`). Sources come newest first, so the first
 //! entry found is the answer unless a range tombstone of its own or a newer source covers it; once a covering
 //! tombstone is met, everything below is older and the search ends. An error is an error, never "not found"
 //! (promise 4). Policies run afterwards in `after_read`. Tests: `db/tests`, and the model test.
@@ -11,7 +12,8 @@ use kelvin_base::{Clock, Error, ErrorKind, Result, Sequence, Tier};
 use kelvin_table::{LookupKey, ReadIo};
 
 use crate::memtable::MemTable;
-use crate::version::TableFile;
+use crate::promotion::PromotionCache;
+use crate::version::{LEVELS_FAST, TableFile};
 use crate::view::View;
 
 /// Where an entry was found.
@@ -21,6 +23,8 @@ pub enum Source {
     Memtable,
     /// A table of this level, on this tier.
     Level(usize, Tier),
+    /// The promotion cache.
+    Promotion,
 }
 
 /// The newest visible entry of a key.
@@ -68,11 +72,17 @@ pub struct Moment<'a> {
     pub clock: &'a dyn Clock,
 }
 
-/// Looks `key` up in `view`.
+/// Looks `key` up in `view`, and in `promotion`, the cache of the view's keyspace. With [`PromotionCache::OFF`] the view alone
+/// answers.
 ///
 /// # Errors
 /// If a source that could hold the key cannot be read.
-pub fn lookup(view: &View, user_key: &[u8], moment: Moment<'_>) -> Result<Lookup> {
+pub fn lookup(
+    view: &View,
+    promotion: &PromotionCache,
+    user_key: &[u8],
+    moment: Moment<'_>,
+) -> Result<Lookup> {
     let mut answer = Lookup::default();
     if let Some(found) = in_memtables(view.memtables(), user_key, moment)? {
         answer.found = Some(found);
@@ -81,6 +91,15 @@ pub fn lookup(view: &View, user_key: &[u8], moment: Moment<'_>) -> Result<Lookup
     let key = LookupKey { user_key, hash: kelvin_base::hash64(user_key), at: moment.at };
     let version = &view.version;
     for (index, level) in version.levels.iter().enumerate() {
+        if index == LEVELS_FAST
+            && let Some(record) = promotion.get(user_key, key.hash, moment.at)
+        {
+            // Nothing above covers the key, and nothing below is newer.
+            let stored = Stored::Owned(record.stored);
+            let found = resolve(record.sequence, record.kind_byte, stored, 0, Source::Promotion, moment)?;
+            answer.found = Some(found);
+            return Ok(answer);
+        }
         let found = if index == 0 {
             let tables = level.tables.iter().filter(|table| table.meta.contains(user_key));
             in_tables(tables, index, &key, moment, &mut answer)?

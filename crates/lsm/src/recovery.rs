@@ -27,6 +27,7 @@ use crate::install::account_manifest;
 use crate::memory::MemoryBudget;
 use crate::memtable::MemTable;
 use crate::options::{Config, Env, Options};
+use crate::promotion::{PromotionCache, Room};
 use crate::schedule::Work;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
@@ -263,11 +264,13 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     let number = writer.number();
     wals.begins_behind(number, last);
     expect_log(&mut versions, &wals, number, &recovered)?;
+    let promotion_room = Room::new(config.promotion_bytes_max, &files.memory);
     let mut states = Vec::new();
     for (id, name, _, version) in versions.keyspaces() {
         let imms = recovered.sealed(id);
         let view = View { mem: Arc::new(MemTable::new(number, number)), imms, version: Arc::clone(version) };
-        states.push(Arc::new(KeyspaceState::new(id, name.to_string(), view)));
+        let promotion = PromotionCache::new(promotion_room.as_ref());
+        states.push(Arc::new(KeyspaceState::new(id, name.to_string(), view, promotion)));
     }
     let keyspaces = Keyspaces::new(states).ok_or_else(|| {
         Error::new(ErrorKind::Corruption, format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}"))
@@ -281,6 +284,7 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
         Engine {
             tracker: Arc::clone(hotness.tracker()),
             hotness,
+            promotion_room,
             pick_config,
             pressure: Gauge::default(),
             delay_owed_us: AtomicU64::new(0),

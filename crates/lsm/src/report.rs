@@ -79,7 +79,7 @@ pub fn levels(engine: &Engine) -> Vec<LevelInfo> {
 pub struct KeyReport {
     /// True if it has a value.
     pub found: bool,
-    /// "memtable", "L3 on the slow tier", or why there is no value.
+    /// "memtable", "promotion cache", "L3 on the slow tier", or why there is no value.
     pub place: String,
     /// Tier of the entry; `None` in memory or absent.
     pub tier: Option<Tier>,
@@ -110,12 +110,13 @@ pub fn explain_key(keyspace: &Keyspace, key: &[u8]) -> Result<KeyReport> {
     let view = keyspace.state.view();
     let engine: &Arc<Engine> = &keyspace.engine;
     let moment = Moment { at: engine.visible(), clock: &*engine.env.clock };
-    let answer = lookup(&view, key, moment)?;
+    let answer = lookup(&view, &keyspace.state.promotion, key, moment)?;
     let (place, tier) = match &answer.found {
         None => ("nowhere: no table or memtable has an entry of it".to_string(), None),
         Some(found) => {
             let (place, tier) = match found.source {
                 Source::Memtable => ("memtable".to_string(), None),
+                Source::Promotion => ("promotion cache".to_string(), None),
                 Source::Level(level, tier) => {
                     (format!("{} on the {tier} tier", level_name(level)), Some(tier))
                 }

@@ -13,8 +13,9 @@ use kelvin_base::{Error, ErrorKind, Lane, Tier};
 
 use crate::compaction::pick::{PickConfig, PickInput, Plan, Running, pick};
 use crate::db::engine::Engine;
+use crate::promotion::ClaimId;
 use crate::space::Priority;
-use crate::version::Version;
+use crate::version::{FIRST_SLOW, Version};
 use crate::view::KeyspaceState;
 
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -180,21 +181,34 @@ impl Engine {
             }
         }
         work.running.begin(&plan);
+        let claim = self.claim_promoted(&plan);
         let kind = kind_of(&plan);
         self.env.executor.spawn(
             Lane::Compaction,
             Box::new(move || {
                 let outcome = engine.guarded(|| engine.compact(&plan, reservations));
-                engine.end_compaction(&plan);
+                engine.end_compaction(&plan, claim);
                 engine.ended(kind, outcome);
             }),
         );
         Ok(())
     }
 
+    /// Takes what `plan` writes anew out of the promotion cache, if it writes slow levels, and keeps it out while it runs.
+    fn claim_promoted(&self, plan: &Plan) -> Option<(Arc<KeyspaceState>, ClaimId)> {
+        let keyspaces = self.keyspaces.load();
+        let keyspace = keyspaces.by_id(plan.keyspace).filter(|_| plan.output_level >= FIRST_SLOW)?;
+        let (claim, taken) = keyspace.promotion.claim(&plan.smallest, &plan.largest);
+        self.counters.promotion.claimed.add(taken.len() as u64);
+        Some((Arc::clone(keyspace), claim))
+    }
+
     /// Lets go of what `plan` claimed. Tables found damaged stay claimed, so that no further plan takes them and the
     /// rest goes on.
-    fn end_compaction(&self, plan: &Plan) {
+    fn end_compaction(&self, plan: &Plan, promoted: Option<(Arc<KeyspaceState>, ClaimId)>) {
+        if let Some((keyspace, claim)) = promoted {
+            keyspace.promotion.release(claim);
+        }
         let mut work = self.work.lock();
         work.running.end(plan);
         let damaged = self.health.quarantined();

@@ -12,6 +12,7 @@ use crate::compaction::job::Routed;
 use crate::db::engine::Engine;
 use crate::hotness::HotnessStats;
 use crate::memory::MemoryPart;
+use crate::promotion::Insertion;
 use crate::tiers::IoCount;
 use crate::version::{LEVELS, Version, is_hot_run};
 use crate::view::KeyspaceState;
@@ -39,6 +40,8 @@ impl Counter {
 pub struct ReadCounters {
     /// Lookups answered by a memtable.
     pub memtable: Counter,
+    /// Lookups answered by a promotion cache.
+    pub promotion: Counter,
     levels: [Counter; LEVELS],
     /// Lookups of keys without any entry.
     pub absent: Counter,
@@ -145,11 +148,41 @@ pub struct WriteCounters {
     pub conflicts: Counter,
 }
 
+/// What became of records on their way through promotion caches.
+#[derive(Debug, Default)]
+pub struct PromotionCounters {
+    /// Records inserted.
+    pub inserted: Counter,
+    /// Insertions given up because a lock was busy.
+    pub abandoned_lock: Counter,
+    /// Insertions given up because a compaction changes the key's tables on the slow tier, or just has.
+    pub abandoned_compacted: Counter,
+    /// Insertions refused for want of memory.
+    pub refused_full: Counter,
+    /// Records taken out by compactions that write the slow tier.
+    pub claimed: Counter,
+}
+
+impl PromotionCounters {
+    /// Counts an insertion.
+    pub fn count(&self, insertion: Insertion) {
+        match insertion {
+            Insertion::Present => {}
+            Insertion::Inserted => self.inserted.add(1),
+            Insertion::AbandonedLock => self.abandoned_lock.add(1),
+            Insertion::AbandonedCompacted => self.abandoned_compacted.add(1),
+            Insertion::RefusedFull => self.refused_full.add(1),
+        }
+    }
+}
+
 /// Everything counted.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Point lookups.
     pub reads: ReadCounters,
+    /// Promotion caches.
+    pub promotion: PromotionCounters,
     /// Iterators opened.
     pub iterators: Counter,
     /// Of these, that read the slow tier; counted when they are dropped.
@@ -174,6 +207,8 @@ pub struct Stats {
     pub gets: u64,
     /// Of these, answered by a memtable.
     pub gets_memtable: u64,
+    /// Of these, answered by a promotion cache.
+    pub gets_promotion: u64,
     /// Of these, answered by each level.
     pub gets_level: Vec<u64>,
     /// Of these, answered by the hot level.
@@ -192,6 +227,9 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Blocks not in the block cache.
     pub cache_misses: u64,
+    /// Promotion caches: `inserted`, `abandoned_lock`, `abandoned_compacted`, `refused_full`, `claimed`, and the `records` they
+    /// hold now.
+    pub promotion: Vec<(&'static str, u64)>,
     /// Iterators opened.
     pub iterators: u64,
     /// Of these, that read the slow tier; counted when they are dropped.
@@ -280,7 +318,8 @@ impl Engine {
         let versions = self.versions_now();
         let deepest = versions.iter().filter_map(|version| version.deepest()).max().unwrap_or(0);
         let (gets_level, gets_hot) = reads.by_level(deepest);
-        let gets = reads.memtable.get() + reads.absent.get() + gets_level.iter().sum::<u64>() + gets_hot;
+        let in_tree = gets_level.iter().sum::<u64>() + gets_hot;
+        let gets = reads.memtable.get() + reads.promotion.get() + reads.absent.get() + in_tree;
         let slow = reads.slow_touched.get();
         let both = |of: &dyn Fn(Tier) -> u64| Tier::ALL.map(of);
         let pair = |of: &[Counter; 2]| [of[0].get(), of[1].get()];
@@ -292,6 +331,7 @@ impl Engine {
         Stats {
             gets,
             gets_memtable: reads.memtable.get(),
+            gets_promotion: reads.promotion.get(),
             gets_level,
             gets_hot,
             gets_absent: reads.absent.get(),
@@ -305,6 +345,7 @@ impl Engine {
             }),
             cache_hits: reads.cache_hits.get(),
             cache_misses: reads.ios.iter().chain(&self.counters.scan_ios).map(Counter::get).sum(),
+            promotion: self.promotion_stats(),
             iterators: self.counters.iterators.get(),
             iterators_slow: self.counters.iterators_slow.get(),
             writes: writes.operations.get(),
@@ -353,6 +394,19 @@ impl Engine {
             |one: &Arc<KeyspaceState>| one.peek().memtables().map(|mem| mem.entries()).sum::<u64>();
         versions.iter().map(in_tables).sum::<u64>() + self.keyspaces.load().iter().map(in_memory).sum::<u64>()
     }
+
+    fn promotion_stats(&self) -> Vec<(&'static str, u64)> {
+        let counters = &self.counters.promotion;
+        let records = |one: &Arc<KeyspaceState>| one.promotion.records() as u64;
+        vec![
+            ("inserted", counters.inserted.get()),
+            ("abandoned_lock", counters.abandoned_lock.get()),
+            ("abandoned_compacted", counters.abandoned_compacted.get()),
+            ("refused_full", counters.refused_full.get()),
+            ("claimed", counters.claimed.get()),
+            ("records", self.keyspaces.load().iter().map(records).sum()),
+        ]
+    }
 }
 
 fn by_reason(counters: &[Counter; Reason::ALL.len()]) -> Vec<(&'static str, u64)> {
@@ -374,6 +428,7 @@ impl Stats {
         let mut put = |name: &str, value: u64| rows.push((name.to_string(), value));
         put("gets", self.gets);
         put("gets_memtable", self.gets_memtable);
+        put("gets_promotion", self.gets_promotion);
         for (level, gets) in self.gets_level.iter().enumerate() {
             put(&format!("gets_level.{level}"), *gets);
         }
@@ -411,6 +466,7 @@ impl Stats {
             ("delayed_us", &self.delayed_us),
             ("stopped_us", &self.stopped_us),
             ("memory_bytes", &self.memory),
+            ("promotion", &self.promotion),
         ] {
             for (name, value) in values {
                 put(&format!("{list}.{name}"), *value);

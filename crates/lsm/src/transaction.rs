@@ -46,7 +46,8 @@ impl Transaction {
         self.reads.lock().insert(Bytes::copy_from_slice(key), ());
         let view = self.keyspace.state.view();
         let engine = &self.keyspace.engine;
-        Ok(lookup(&view, key, Moment { at: self.pin.at(), clock: &*engine.env.clock })?.into_value())
+        let moment = Moment { at: self.pin.at(), clock: &*engine.env.clock };
+        Ok(lookup(&view, &self.keyspace.state.promotion, key, moment)?.into_value())
     }
 
     /// Buffers a write of `key`.

@@ -13,6 +13,7 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 
 use crate::memtable::MemTable;
+use crate::promotion::PromotionCache;
 use crate::version::Version;
 
 /// Memtables and version of one keyspace at one moment.
@@ -44,6 +45,8 @@ pub struct KeyspaceState {
     pub id: u32,
     /// Its name.
     pub name: String,
+    /// What was read from the slow tier lately.
+    pub promotion: PromotionCache,
     view: ArcSwap<View>,
     change: Mutex<()>,
     /// A flush job is queued or runs.
@@ -52,11 +55,12 @@ pub struct KeyspaceState {
 }
 
 impl KeyspaceState {
-    /// A keyspace that begins with `view`.
-    pub fn new(id: u32, name: String, view: View) -> Self {
+    /// A keyspace that begins with `view` and with nothing in `promotion`.
+    pub fn new(id: u32, name: String, view: View, promotion: PromotionCache) -> Self {
         Self {
             id,
             name,
+            promotion,
             view: ArcSwap::from_pointee(view),
             change: Mutex::new(()),
             flushing: AtomicBool::new(false),
@@ -89,6 +93,7 @@ impl KeyspaceState {
             imms: Vec::new(),
             version: Arc::new(Version::empty(self.id, false)),
         });
+        self.promotion.close();
     }
 
     /// True once dropped.

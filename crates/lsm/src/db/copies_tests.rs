@@ -1,111 +1,14 @@
 //! A store with `Copy` entries above their originals (DESIGN sections 4 and 6), written as a promotion will write them:
 //! a table of them on the fast tier, put in force by one edit. Whatever is done then, the store answers as without.
 
-use std::sync::Arc;
-
-use kelvin_base::key::{Kind, append_internal, trailer};
-use kelvin_base::{ManualClock, ManualExecutor, Tier};
+use kelvin_base::key::Kind;
 use kelvin_storage::fault::EIO;
-use kelvin_storage::{FaultStorage, MemoryStorage};
-use kelvin_table::{TableOptions, TableWriter};
 
+use super::testing::{World, key, open, put_on_slow, value, write_table};
 use super::*;
-use crate::compaction::job::JobTable;
-use crate::options::{CompressionChoice, Env};
-use crate::read::{Moment, Source, lookup};
-use crate::tiers::Purpose;
-use crate::version::{Edit, FIRST_SLOW, LEVELS_FAST, TableFile};
+use crate::version::LEVELS_FAST;
 
 const LAST_FAST: usize = LEVELS_FAST - 1;
-
-struct World {
-    slow: Arc<FaultStorage>,
-    env: Env,
-}
-
-impl World {
-    fn new() -> Self {
-        let slow = Arc::new(FaultStorage::new(Arc::new(MemoryStorage::new()), 1));
-        let env = Env {
-            fast: Arc::new(MemoryStorage::new()),
-            slow: slow.clone(),
-            clock: Arc::new(ManualClock::new(1_000_000)),
-            executor: Arc::new(ManualExecutor::new()),
-            seed: 7,
-        };
-        Self { slow, env }
-    }
-
-    fn options_in(&self, fast: &str, slow: &str) -> Options {
-        let options = Options::new(fast).slow(slow).fast_capacity(2 << 20).memory(1 << 20);
-        options.compression(CompressionChoice::None).env(self.env.clone())
-    }
-
-    fn options(&self) -> Options {
-        self.options_in("/fast", "/slow")
-    }
-}
-
-fn key(number: usize) -> Vec<u8> {
-    format!("key{number:04}").into_bytes()
-}
-
-fn value(number: usize, round: &str) -> Vec<u8> {
-    format!("{round}{number:04}").into_bytes().repeat(20)
-}
-
-/// Puts `key(number)` for each number and moves everything to the slow tier.
-fn put_on_slow(db: &Db, numbers: std::ops::Range<usize>, round: &str) {
-    for number in numbers {
-        db.put(&key(number), &value(number, round)).unwrap();
-    }
-    db.compact_range(None, None).unwrap();
-}
-
-/// Writes the newest versions of `keys` as entries of `kind` into a table, and puts it in force in `level` by an edit
-/// that also removes the tables `instead_of` from level 0.
-fn write_table(
-    db: &Db,
-    keys: impl Iterator<Item = Vec<u8>>,
-    kind: Kind,
-    level: usize,
-    instead_of: &[Arc<TableFile>],
-) {
-    let engine = db.engine();
-    let tier = if level < FIRST_SLOW { Tier::Fast } else { Tier::Slow };
-    let number = engine.new_file_number();
-    let (path, file) = engine.files.create(tier, number, Purpose::Flush).unwrap();
-    let mut writer = TableWriter::new(file, &path, number, TableOptions::default());
-    let moment = Moment { at: engine.visible(), clock: &*engine.env.clock };
-    for key in keys {
-        let found = lookup(&db.state.view(), &key, moment).unwrap().found.unwrap();
-        let on_slow = matches!(found.source, Source::Level(_, Tier::Slow));
-        assert_eq!(on_slow, kind == Kind::Copy, "{found:?}");
-        let mut internal = Vec::new();
-        append_internal(&mut internal, &key, trailer(found.sequence, kind as u8));
-        writer.add(&internal, &found.value.unwrap()).unwrap();
-    }
-    let table = JobTable { number, tier, properties: writer.finish().unwrap() };
-    engine.files.tier(tier).unwrap().sync_dir().unwrap();
-    engine.space.file_added(tier, &crate::files::table_name(number), table.properties.size_bytes);
-    let mut edit = Edit::default();
-    edit.add(db.state.id, level, table.meta());
-    for file in instead_of {
-        edit.remove(db.state.id, 0, file.meta.number);
-    }
-    engine.install(&db.state, edit, &[], instead_of).unwrap();
-}
-
-/// A store with a table on the slow tier, below all keys, so that compactions by hand go down to it.
-fn open(world: &World) -> Db {
-    let db = Db::open(world.options()).unwrap();
-    let ends = [b"a".to_vec(), b"z".to_vec()];
-    ends.iter().for_each(|end| db.put(end, b"").unwrap());
-    db.flush().unwrap();
-    let flushed = db.state.view().version.levels[0].tables.clone();
-    write_table(&db, ends.into_iter(), Kind::Value, FIRST_SLOW, &flushed);
-    db
-}
 
 /// Where copies may be: what a boundary compaction leaves, and a run of the hot level.
 const PLACES: [usize; 2] = [LAST_FAST, LEVELS_FAST];

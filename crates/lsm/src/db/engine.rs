@@ -1,7 +1,8 @@
 //! The parts of an open store, and the life of the whole: keyspaces made and dropped, waiting, shutting down.
 //!
 //! Locks, in the order in which they may be taken: `log` (write leader) → `closed_logs` → `versions` (installs) →
-//! `work` (schedule) → a keyspace's change lock. Readers take none of them.
+//! `work` (schedule) → a keyspace's change lock, or the locks of its promotion cache. Readers take none of them but
+//! the last, and those only if they are free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use crate::health::Health;
 use crate::hotness::Tracking;
 use crate::memtable::MemTable;
 use crate::options::{Config, Env};
+use crate::promotion::{PromotionCache, Room};
 use crate::schedule::{Kind, Work};
 use crate::snapshot::{Pin, Snapshots};
 use crate::space::Space;
@@ -55,6 +57,8 @@ pub struct Engine {
     pub tracker: Arc<dyn HotTracker>,
     /// Whether that is kept, where, and what it takes.
     pub hotness: Tracking,
+    /// Memory for promotion caches; `None` if nothing is promoted.
+    pub promotion_room: Option<Arc<Room>>,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// What is visible.
@@ -132,7 +136,8 @@ impl Engine {
         let version = self.install_new_keyspace(&edit, id)?;
         let mem = Arc::new(MemTable::new(log.number(), log.number()));
         let view = View { mem, imms: Vec::new(), version };
-        let state = Arc::new(KeyspaceState::new(id, name.to_string(), view));
+        let promotion = PromotionCache::new(self.promotion_room.as_ref());
+        let state = Arc::new(KeyspaceState::new(id, name.to_string(), view, promotion));
         self.keyspaces.store(Arc::new(self.keyspaces.load().with(Arc::clone(&state))));
         // Several memtables that take writes may come to more than one: the cache makes room before they do.
         self.refresh_memory();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kelvin_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use kelvin_base::{Change, Error, ErrorKind, OrderedStore, PointStore, Result};
 
-use crate::after_read::after_read;
+use crate::after_read::{LatestRead, after_read};
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
 use crate::db::iterate::{DbIterator, IterOptions};
@@ -76,7 +76,7 @@ impl Keyspace {
         self.check_read(key)?;
         let view = self.state.view();
         let moment = Moment { at: snapshot.pin.at(), clock: &*self.engine.env.clock };
-        let answer = lookup(&view, key, moment)?;
+        let answer = lookup(&view, &self.state.promotion, key, moment)?;
         after_read(&self.engine, key, &answer);
         Ok(answer.into_value())
     }
@@ -88,8 +88,10 @@ impl Keyspace {
         // needs, since only versions shadowed by published ones are ever dropped.
         let view = self.state.peek();
         let moment = Moment { at: self.engine.publisher.visible(), clock: &*self.engine.env.clock };
-        let answer = lookup(&view, key, moment)?;
+        let answer = lookup(&view, &self.state.promotion, key, moment)?;
         after_read(&self.engine, key, &answer);
+        let read = LatestRead { keyspace: &self.state, view: &view, at: moment.at, key };
+        read.promote(&self.engine.counters, answer.found.as_ref());
         Ok(answer)
     }
 

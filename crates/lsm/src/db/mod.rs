@@ -7,6 +7,8 @@ pub mod engine;
 pub mod iterate;
 mod keyspace;
 pub mod keyspaces;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::ops::Deref;
 use std::path::Path;

@@ -37,6 +37,8 @@ pub struct Config {
     pub hotness: Hotness,
     /// What the hot-key tracker may take of the memory; 0 where it keeps none of its own, or knows no limit.
     pub hotness_memory_bytes: u64,
+    /// Bytes of records read from the slow tier that promotion caches keep over all keyspaces; 0 to keep none.
+    pub promotion_bytes_max: u64,
     /// Bytes gathered for a table's file before they are written.
     pub write_buffer_bytes: usize,
     /// Bytes that all scans together read ahead.

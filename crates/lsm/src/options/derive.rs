@@ -25,6 +25,8 @@ const STORE_BYTES: u64 = 6 * MIB;
 const SCANS_IN_MEMORY: u64 = 32;
 /// Memory over what the hot-key tracker may take.
 const HOTNESS_IN_MEMORY: u64 = 16;
+/// Memory over what the promotion caches may hold.
+const PROMOTION_IN_MEMORY: u64 = 16;
 const SIZE_BYTES_MAX: u64 = 64 * MIB;
 const SIZE_BYTES_MIN: u64 = 16 * KIB;
 
@@ -167,10 +169,22 @@ fn hotness_memory_bytes(options: &Options) -> u64 {
     if hotness(options).is_on_disk() { options.memory / HOTNESS_IN_MEMORY } else { 0 }
 }
 
-/// What write buffers, background work, the process itself, the hot-key tracker and twice the least cache leave.
-fn pinned_bytes_max(options: &Options, memtable_budget_bytes: u64, readahead_bytes: usize) -> u64 {
+/// What the promotion caches may hold: enough for a table to be written of it; nothing where nothing can be hot.
+fn promotion_bytes_max(options: &Options, table_bytes: u64) -> u64 {
+    let is_on = options.slow_dir.is_some() && hotness(options) != Hotness::Off;
+    if is_on { table_bytes.min(options.memory / PROMOTION_IN_MEMORY) } else { 0 }
+}
+
+/// What write buffers, promotion, background work, the process itself, the hot-key tracker and twice the least cache leave.
+fn pinned_bytes_max(
+    options: &Options,
+    memtables: &Memtables,
+    table_bytes: u64,
+    readahead_bytes: usize,
+) -> u64 {
     let taken = [
-        memtable_budget_bytes,
+        memtables.budget_bytes,
+        promotion_bytes_max(options, table_bytes),
         working_bytes(options, readahead_bytes),
         process_bytes(options),
         options.memory / SCANS_IN_MEMORY,
@@ -218,9 +232,10 @@ pub(super) fn derive(options: &Options) -> Config {
         memory_bytes: options.memory,
         memtable_budget_bytes: memtables.budget_bytes,
         process_bytes: process_bytes(options),
-        pinned_bytes_max: pinned_bytes_max(options, memtables.budget_bytes, compaction_readahead_bytes),
+        pinned_bytes_max: pinned_bytes_max(options, &memtables, table_bytes, compaction_readahead_bytes),
         hotness: choice.of("hotness", advanced.hotness, hotness(options)),
         hotness_memory_bytes: hotness_memory_bytes(options),
+        promotion_bytes_max: promotion_bytes_max(options, table_bytes),
         write_buffer_bytes: write_buffer_bytes(options),
         scans_bytes: options.memory / SCANS_IN_MEMORY,
         cache_bytes_min: options.memory / 16,

@@ -1,0 +1,228 @@
+//! The map behind the promotion cache, and who may change it when. Invariants and proof: `mod.rs` beside.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use kelvin_base::{Sequence, hash64};
+use parking_lot::RwLock;
+
+use super::claims::{ClaimId, Claims};
+use super::room::{NoRoom, Room};
+
+/// Maps with a lock each.
+const SHARDS: usize = 16;
+
+/// What a record takes beside its key and value: its slots in a map about two thirds full, two allocations.
+const RECORD_BYTES: u64 = 192;
+
+/// A record read from the slow tier, as an entry that duplicates its original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promoted {
+    /// The original's sequence number.
+    pub sequence: Sequence,
+    /// [`Kind::Copy`](kelvin_base::Kind::Copy), with [`EXPIRES`](kelvin_base::key::EXPIRES) if it expires.
+    pub kind_byte: u8,
+    /// The value as it is stored, the expiry before it.
+    pub stored: Bytes,
+}
+
+/// What became of an insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insertion {
+    /// The record is in the cache.
+    Inserted,
+    /// It was there.
+    Present,
+    /// A lock was busy.
+    AbandonedLock,
+    /// A compaction changes the key's tables on the slow tier, or did since they were read.
+    AbandonedCompacted,
+    /// The memory for it is used up.
+    RefusedFull,
+}
+
+type Shard = RwLock<HashMap<Bytes, Promoted>>;
+
+struct Cache {
+    room: Arc<Room>,
+    /// Shared: to insert. Exclusive: to make and to end a claim.
+    gate: RwLock<Claims>,
+    shards: [Shard; SHARDS],
+    records: AtomicUsize,
+}
+
+/// The promotion cache of a keyspace.
+pub struct PromotionCache(Option<Box<Cache>>);
+
+impl PromotionCache {
+    /// A cache that is switched off.
+    pub const OFF: Self = Self(None);
+
+    /// A cache in `room`; without any it is switched off: it holds nothing, and asking it costs one branch.
+    #[must_use]
+    pub fn new(room: Option<&Arc<Room>>) -> Self {
+        Self(room.map(|room| {
+            Box::new(Cache {
+                room: Arc::clone(room),
+                gate: RwLock::default(),
+                shards: Default::default(),
+                records: AtomicUsize::new(0),
+            })
+        }))
+    }
+
+    /// False if it is switched off.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// How many records it holds.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.0.as_ref().map_or(0, |cache| cache.records.load(Ordering::Relaxed))
+    }
+
+    /// The record of `key`, whose hash is `hash`, unless it is newer than `at`.
+    #[must_use]
+    pub fn get(&self, key: &[u8], hash: u64, at: Sequence) -> Option<Promoted> {
+        let cache = self.0.as_ref()?;
+        if cache.records.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        cache.shard(hash).read().get(key).filter(|record| record.sequence <= at).cloned()
+    }
+
+    /// Inserts what a reader found for `key` in the slow part of its view. `is_unchanged` says whether the tables that
+    /// may hold the key there are still the same; no claim can come into force between its answer and the insertion.
+    /// Waits for nobody.
+    pub fn insert(&self, key: &[u8], record: Promoted, is_unchanged: impl FnOnce() -> bool) -> Insertion {
+        let Some(cache) = &self.0 else { return Insertion::RefusedFull };
+        let Some(claims) = cache.gate.try_read() else { return Insertion::AbandonedLock };
+        if claims.cover(key) || !is_unchanged() {
+            return Insertion::AbandonedCompacted;
+        }
+        let Some(mut shard) = cache.shard(hash64(key)).try_write() else { return Insertion::AbandonedLock };
+        if let Some(present) = shard.get(key) {
+            debug_assert_eq!(present.sequence, record.sequence, "the slow part has one answer");
+            return Insertion::Present;
+        }
+        match cache.room.try_take(bytes_of(key, &record)) {
+            Err(NoRoom::Full) => return Insertion::RefusedFull,
+            Err(NoRoom::Busy) => return Insertion::AbandonedLock,
+            Ok(()) => {}
+        }
+        shard.insert(Bytes::copy_from_slice(key), record);
+        cache.records.fetch_add(1, Ordering::Relaxed);
+        Insertion::Inserted
+    }
+
+    /// Claims `[smallest, largest]`, the range of a compaction that writes the slow tier, before it starts: takes out all
+    /// records of the range, in key order, and keeps new ones out until [`Self::release`]. What was taken may be
+    /// dropped at any time.
+    pub fn claim(&self, smallest: &[u8], largest: &[u8]) -> (ClaimId, Vec<(Bytes, Promoted)>) {
+        let Some(cache) = &self.0 else { return (Claims::NONE, Vec::new()) };
+        let claim = cache.gate.write().begin(smallest, largest);
+        // Whoever inserted before has done so, and nobody inserts into the range any more.
+        let mut taken = cache.take_out(|key| smallest <= key && key <= largest);
+        taken.sort_by(|(a, _), (b, _)| a.cmp(b));
+        (claim, taken)
+    }
+
+    /// Ends a claim, after the install of its compaction or after its failure.
+    pub fn release(&self, claim: ClaimId) {
+        if let Some(cache) = &self.0 {
+            cache.gate.write().end(claim);
+        }
+    }
+
+    /// Puts back what the claim of a compaction took that has failed and installed nothing; to be called before the claim
+    /// is released. Records whose keys another claim covered meanwhile are dropped: what that one's compaction brought down
+    /// is not known here. How many came back.
+    pub fn put_back(&self, taken: Vec<(Bytes, Promoted)>) -> usize {
+        let Some(cache) = &self.0 else { return 0 };
+        let claims = cache.gate.read();
+        let mut back = 0;
+        for (key, record) in taken {
+            if !claims.cover_once(&key) || !cache.room.take(bytes_of(&key, &record)) {
+                continue;
+            }
+            let mut shard = cache.shard(hash64(&key)).write();
+            let before = shard.insert(key, record);
+            debug_assert_eq!(before, None, "nothing was inserted under the claim");
+            cache.records.fetch_add(1, Ordering::Relaxed);
+            back += 1;
+        }
+        back
+    }
+
+    /// True if a claim would have to wait.
+    #[cfg(test)]
+    pub(super) fn gate_is_held(&self) -> bool {
+        self.0.as_ref().is_some_and(|cache| cache.gate.try_write().is_none())
+    }
+
+    /// Runs `then` while a claim is being made.
+    #[cfg(test)]
+    pub(super) fn with_gate_taken(&self, then: impl FnOnce()) {
+        let _taken = self.0.as_ref().map(|cache| cache.gate.write());
+        then();
+    }
+
+    /// Runs `then` while others change every shard.
+    #[cfg(test)]
+    pub(super) fn with_shards_taken(&self, then: impl FnOnce()) {
+        let _taken: Vec<_> = self.0.iter().flat_map(|cache| &cache.shards).map(RwLock::write).collect();
+        then();
+    }
+
+    /// Everything it holds.
+    #[cfg(test)]
+    pub(super) fn contents(&self) -> Vec<(Bytes, Promoted)> {
+        let shards = self.0.iter().flat_map(|cache| &cache.shards);
+        shards.flat_map(|shard| shard.read().clone()).collect()
+    }
+
+    /// Empties it for good: its keyspace was dropped.
+    pub fn close(&self) {
+        if let Some(cache) = &self.0 {
+            cache.gate.write().close();
+            drop(cache.take_out(|_| true));
+        }
+    }
+}
+
+impl Cache {
+    fn shard(&self, hash: u64) -> &Shard {
+        // The maps hash the key again, so any bits will do.
+        &self.shards[usize::from(hash.to_le_bytes()[0]) % SHARDS]
+    }
+
+    /// Takes out the records whose keys are `wanted`. Readers wait only while records leave, not for the search.
+    fn take_out(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<(Bytes, Promoted)> {
+        let mut taken = Vec::new();
+        for shard in &self.shards {
+            let keys: Vec<Bytes> = shard.read().keys().filter(|key| wanted(key)).cloned().collect();
+            if !keys.is_empty() {
+                let mut shard = shard.write();
+                taken.extend(keys.iter().filter_map(|key| shard.remove_entry(key)));
+            }
+        }
+        self.records.fetch_sub(taken.len(), Ordering::Relaxed);
+        self.room.give(taken.iter().map(|(key, record)| bytes_of(key, record)).sum());
+        taken
+    }
+}
+
+fn bytes_of(key: &[u8], record: &Promoted) -> u64 {
+    key.len() as u64 + record.stored.len() as u64 + RECORD_BYTES
+}
+
+impl fmt::Debug for PromotionCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PromotionCache").field("on", &self.is_on()).field("records", &self.records()).finish()
+    }
+}

@@ -1,0 +1,229 @@
+//! The cache by itself: claims, what comes back of them, the locks, the room.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use kelvin_base::{Kind, hash64};
+
+use super::cache::Insertion::{AbandonedCompacted, AbandonedLock, Inserted, Present, RefusedFull};
+use super::*;
+use crate::memory::{MemoryBudget, MemoryPart, Yielding};
+use crate::options::Options;
+
+const LIMIT_BYTES: u64 = 1 << 20;
+
+struct Rig {
+    memory: MemoryBudget,
+    room: Arc<Room>,
+    cache: PromotionCache,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let memory = MemoryBudget::new(&Options::new("/fast").memory(64 << 20).derive().unwrap());
+        let room = Room::new(LIMIT_BYTES, &memory).unwrap();
+        let cache = PromotionCache::new(Some(&room));
+        Self { memory, room, cache }
+    }
+
+    fn with(keys: RangeInclusive<char>) -> Self {
+        let rig = Self::new();
+        keys.for_each(|key| assert_eq!(rig.insert(key), Inserted));
+        rig
+    }
+
+    fn insert(&self, key: char) -> Insertion {
+        self.cache.insert(bytes(key).as_ref(), record(key), || true)
+    }
+
+    /// The keys it holds.
+    fn keys(&self) -> String {
+        ('a'..='z').filter(|&key| self.get(key, u64::from(key)).is_some()).collect()
+    }
+
+    fn get(&self, key: char, at: u64) -> Option<Promoted> {
+        self.cache.get(bytes(key).as_ref(), hash64(&bytes(key)), at)
+    }
+
+    fn charged(&self) -> u64 {
+        self.memory.used(MemoryPart::Promotion)
+    }
+}
+
+fn bytes(key: char) -> Bytes {
+    key.to_string().into()
+}
+
+/// A record whose sequence number is its key.
+fn record(key: char) -> Promoted {
+    Promoted { sequence: key.into(), kind_byte: Kind::Copy as u8, stored: key.to_string().into() }
+}
+
+fn names(taken: &[(Bytes, Promoted)]) -> String {
+    taken.iter().map(|(key, _)| std::str::from_utf8(key).unwrap()).collect()
+}
+
+#[test]
+fn a_record_answers_readers_who_may_see_it() {
+    let rig = Rig::with('b'..='d');
+    assert_eq!(rig.keys(), "bcd");
+    assert_eq!(rig.get('c', u64::from('c')), Some(record('c')));
+    assert_eq!(rig.get('c', u64::from('c') - 1), None, "newer than the reader's moment");
+    assert_eq!((rig.insert('c'), rig.cache.records()), (Present, 3));
+}
+
+#[test]
+fn a_claim_takes_its_range_out_in_order_and_keeps_it_out_until_it_is_released() {
+    let rig = Rig::with('a'..='h');
+    let (claim, taken) = rig.cache.claim(b"c", b"f");
+    assert_eq!((names(&taken), rig.keys(), rig.cache.records()), ("cdef".into(), "abgh".into(), 4));
+    assert_eq!(taken[0].1, record('c'));
+    assert_eq!(['c', 'e', 'f'].map(|key| rig.insert(key)), [AbandonedCompacted; 3]);
+    assert_eq!(rig.insert('i'), Inserted, "beside the range");
+    rig.cache.release(claim);
+    assert_eq!((rig.insert('e'), rig.keys()), (Inserted, "abeghi".into()));
+}
+
+#[test]
+fn of_two_claims_that_overlap_each_keeps_its_own_range_out() {
+    let rig = Rig::with('a'..='h');
+    let (first, taken) = rig.cache.claim(b"a", b"e");
+    let (second, rest) = rig.cache.claim(b"c", b"g");
+    assert_eq!((names(&taken), names(&rest)), ("abcde".into(), "fg".into()));
+    rig.cache.release(first);
+    assert_eq!(
+        ['b', 'd', 'f'].map(|key| rig.insert(key)),
+        [Inserted, AbandonedCompacted, AbandonedCompacted]
+    );
+    rig.cache.release(second);
+    assert_eq!(['d', 'f'].map(|key| rig.insert(key)), [Inserted, Inserted]);
+}
+
+#[test]
+fn what_a_failed_compaction_took_comes_back() {
+    let rig = Rig::with('a'..='h');
+    let charged = rig.charged();
+    let (claim, taken) = rig.cache.claim(b"c", b"f");
+    assert_eq!(rig.cache.put_back(taken), 4);
+    assert_eq!(rig.insert('g'), Present);
+    rig.cache.release(claim);
+    assert_eq!((rig.keys(), rig.charged()), ("abcdefgh".into(), charged));
+}
+
+#[test]
+fn what_another_claim_covered_meanwhile_does_not_come_back() {
+    for (late, ended) in [(false, false), (false, true), (true, false), (true, true)] {
+        let rig = Rig::with('a'..='h');
+        let mut other = (!late).then(|| rig.cache.claim(b"e", b"z").0);
+        let (claim, taken) = rig.cache.claim(b"a", b"f");
+        let other = other.take().unwrap_or_else(|| rig.cache.claim(b"e", b"z").0);
+        let mut still = Some(other);
+        if ended {
+            rig.cache.release(still.take().unwrap());
+        }
+        // With the other claim first, what it shares with this one was its own.
+        let wanted = if late { "abcdef" } else { "abcd" };
+        assert_eq!((names(&taken), rig.cache.put_back(taken)), (wanted.into(), 4), "{late} {ended}");
+        assert_eq!(rig.keys(), "abcd", "{late} {ended}");
+        rig.cache.release(claim);
+        still.into_iter().for_each(|other| rig.cache.release(other));
+    }
+    let rig = Rig::with('a'..='c');
+    let (claim, taken) = rig.cache.claim(b"a", b"c");
+    rig.cache.release(claim);
+    assert_eq!(
+        (rig.cache.put_back(taken), rig.keys()),
+        (0, String::new()),
+        "too late: anything may have come down"
+    );
+}
+
+/// A block cache that notes whether a claim would have to wait while it makes room for records.
+#[derive(Debug, Default)]
+struct Witness {
+    cache: OnceLock<Arc<PromotionCache>>,
+    gate_was_held: AtomicBool,
+}
+
+impl Yielding for Witness {
+    fn set_capacity(&self, _bytes: u64) {
+        let is_held = self.cache.get().is_some_and(|cache| cache.gate_is_held());
+        self.gate_was_held.store(is_held, Ordering::Relaxed);
+    }
+
+    fn used_bytes(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn no_claim_comes_between_the_look_and_the_insertion() {
+    let rig = Rig::new();
+    let cache = Arc::new(PromotionCache::new(Some(&rig.room)));
+    let witness = Arc::new(Witness::default());
+    witness.cache.set(Arc::clone(&cache)).unwrap();
+    rig.memory.yields(Arc::clone(&witness) as _);
+    let insertion = cache.insert(b"k", record('k'), || {
+        assert!(cache.gate_is_held(), "during the look");
+        true
+    });
+    assert!(witness.gate_was_held.load(Ordering::Relaxed), "when memory was taken, after the look");
+    assert_eq!((insertion, cache.gate_is_held()), (Inserted, false));
+    assert_eq!(cache.insert(b"m", record('m'), || false), AbandonedCompacted);
+    assert_eq!(cache.records(), 1);
+}
+
+#[test]
+fn an_insertion_waits_for_nobody() {
+    let rig = Rig::with('a'..='a');
+    rig.cache.with_gate_taken(|| assert_eq!(rig.insert('b'), AbandonedLock));
+    rig.cache.with_shards_taken(|| assert_eq!(rig.insert('b'), AbandonedLock));
+    rig.room.with_account_taken(|| assert_eq!(rig.insert('b'), AbandonedLock));
+    assert_eq!((rig.keys(), rig.insert('b')), ("a".into(), Inserted));
+}
+
+#[test]
+fn its_room_has_an_end_and_is_shared_by_all_caches() {
+    let rig = Rig::new();
+    let other = PromotionCache::new(Some(&rig.room));
+    let large = |key: char| Promoted { stored: vec![0; 100 << 10].into(), ..record(key) };
+    let fits = ('a'..='z')
+        .filter(|&key| {
+            let cache = if u64::from(key) % 2 == 0 { &rig.cache } else { &other };
+            let insertion = cache.insert(&bytes(key), large(key), || true);
+            assert!(insertion == Inserted || insertion == RefusedFull);
+            assert!(rig.room.used_bytes() <= rig.charged() && rig.charged() <= LIMIT_BYTES);
+            insertion == Inserted
+        })
+        .count();
+    assert_eq!((fits, rig.cache.records() + other.records()), (10, 10));
+    let (claim, taken) = rig.cache.claim(b"a", b"z");
+    assert_eq!(taken.len(), rig.cache.put_back(taken), "its own room was free again");
+    rig.cache.release(claim);
+    assert_eq!(rig.insert('0'), Inserted, "a small one still fits");
+    rig.cache.close();
+    other.close();
+    assert_eq!((rig.room.used_bytes(), rig.charged()), (0, 0));
+}
+
+#[test]
+fn a_closed_cache_takes_nothing_any_more() {
+    let rig = Rig::with('a'..='c');
+    let (claim, taken) = rig.cache.claim(b"a", b"b");
+    rig.cache.close();
+    assert_eq!((rig.insert('x'), rig.cache.put_back(taken)), (AbandonedCompacted, 0));
+    rig.cache.release(claim);
+    assert_eq!((rig.insert('x'), rig.cache.records(), rig.room.used_bytes()), (AbandonedCompacted, 0, 0));
+}
+
+#[test]
+fn a_cache_that_is_off_holds_nothing() {
+    let cache = PromotionCache::OFF;
+    assert_eq!(cache.insert(b"a", record('a'), || true), RefusedFull);
+    let (claim, taken) = cache.claim(b"a", b"z");
+    assert!(taken.is_empty() && !cache.is_on());
+    cache.release(claim);
+    assert_eq!((cache.get(b"a", hash64(b"a"), u64::MAX), cache.records()), (None, 0));
+}
