@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelvin_base::ThreadPool;
+use kelvin_base::{Kind, ThreadPool};
 use kelvin_storage::fault::{EIO, Effect, Op, Rule};
 
 use super::testing::{HalfRead, counted, walk};
-use crate::db::testing::{Step, World, begin_step, key, lay_floor, open, push_down, put_on_slow, value};
+use crate::db::testing::{
+    Step, World, begin_step, key, lay_floor, open, push_down, put_on_slow, value, write_table,
+};
 use crate::db::{Db, IterOptions, Keyspace, WriteOptions};
 use crate::memory::MemoryPart;
 use crate::options::{CompressionChoice, Hotness, Options};
@@ -214,6 +216,28 @@ fn a_compaction_within_the_slow_tier_leaves_what_was_read_before_out() {
     assert_eq!((counted(&db, "abandoned_compacted"), counted(&db, "claimed"), walk(&db)), (1, 1, 0));
     (10..20).for_each(|number| assert_reads(&db, number, Some("two"), "after"));
     assert_eq!(walk(&db), 10);
+}
+
+#[test]
+fn records_and_copies_in_the_hot_level_say_the_same_and_leave_together() {
+    let world = World::new();
+    let db = open(&world);
+    put_on_slow(&db, 0..50, "one");
+    assert_reads(&db, 10, Some("one"), "promoted into memory");
+    write_table(&db, (10..20).map(key), Kind::Copy, LEVELS_FAST, &[]);
+    assert_eq!((place(&db, 10), place(&db, 11)), ("promotion cache".into(), "hot 0 on the fast tier".into()));
+    (10..20).for_each(|number| assert_reads(&db, number, Some("one"), "promoted into the hot level"));
+    assert_eq!((counted(&db, "inserted"), walk(&db)), (1, 1), "what the fast tier answers is not inserted");
+    db.put(&key(10), &value(10, "two")).unwrap();
+    db.delete_range(&key(12), &key(14)).unwrap();
+    for bottom in [0, 1, LEVELS_FAST - 1, LEVELS_FAST] {
+        push_down(&world, &db, 0..bottom);
+        assert_reads(&db, 10, Some("two"), "overwritten");
+        assert_reads(&db, 11, Some("one"), "untouched");
+        assert_reads(&db, 12, None, "deleted");
+        walk(&db);
+    }
+    assert_eq!(place(&db, 12), "nowhere: no table or memtable has an entry of it");
 }
 
 #[test]
