@@ -6,7 +6,7 @@ use kelvin_base::{KeyRange, Result};
 
 use crate::core::{Core, Fate, Work};
 use crate::record::Record;
-use crate::version::{LEVELS, Placed, Version};
+use crate::version::{LEVELS, Placed, Version, is_hot_in};
 
 impl Core {
     /// Bytes that `level` (1 or deeper) may have.
@@ -34,8 +34,10 @@ impl Core {
         let inputs: Vec<Placed> = taken.iter().chain(&below).cloned().collect();
         let gone: Vec<u64> = inputs.iter().map(|placed| placed.run.number()).collect();
         let now = work.now;
-        let fate = |_: &[u8], record: &Record| Fate::Keep { is_hot: self.is_hot(&version, now, record) };
-        let runs = self.rewrite(work, inputs, KeyRange::ALL, fate)?;
+        let fate =
+            |key: &[u8], record: &Record| Fate::Keep { is_hot: self.is_hot(&version, now, key, record) };
+        let knows = |key: &[u8]| is_hot_in(&version.levels[level + 2..], key);
+        let runs = self.rewrite(work, &knows, inputs, KeyRange::ALL, fate)?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         work.compacted_to[level] = last.to_vec();
         let mut next = Version { now, ..Version::clone(&version) };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use kelvin_base::{KeyRange, Result};
+use kelvin_base::{KeyRange, Result, hash64};
 use parking_lot::Mutex;
 
 use crate::buffer::AccessBuffer;
@@ -23,6 +23,9 @@ use crate::run::{Run, RunWriter, Shelf};
 use crate::score::Now;
 use crate::stats::Counters;
 use crate::version::{LEVELS, Placed, Version};
+
+/// Less than scores differ by that differ for a reason.
+const TIE_SCORE: f64 = 1e-6;
 
 /// What one job works on.
 #[derive(Debug)]
@@ -68,19 +71,27 @@ impl Core {
     }
 
     /// Whether a record is hot for `version`.
-    pub fn is_hot(&self, version: &Version, now: Now, record: &Record) -> bool {
-        self.options.scoring.score(record.stamp, now) >= version.hot_score
+    pub fn is_hot(&self, version: &Version, now: Now, key: &[u8], record: &Record) -> bool {
+        self.score(now, key, record) >= version.hot_score
     }
 
-    /// Writes the merged records of `range` in `runs` (newest first) into new runs.
+    /// How hot a record is now. Where many were accessed alike, in the same slices, their keys put them in an order: an eviction
+    /// must be able to take some and leave the others.
+    pub fn score(&self, now: Now, key: &[u8], record: &Record) -> f64 {
+        let order = (hash64(key) >> 40) as f64 / f64::from(1 << 24);
+        self.options.scoring.score(record.stamp, now) + TIE_SCORE * order
+    }
+
+    /// Writes the merged records of `range` in `runs` (newest first) into new runs. `knows` says which keys are known below them.
     pub fn rewrite(
         &self,
         work: &mut Work,
+        knows: &dyn Fn(&[u8]) -> bool,
         runs: Vec<Placed>,
         range: KeyRange<'_>,
         fate: impl Fn(&[u8], &Record) -> Fate,
     ) -> Result<Vec<Arc<Run>>> {
-        let mut outputs = Outputs::new(self);
+        let mut outputs = Outputs::new(self, knows);
         let mut merged = Merged::new(runs, range, self.options.scoring, true)?;
         while let Some((key, record)) = merged.next()? {
             if let Fate::Keep { is_hot } = fate(key, &record) {
@@ -134,14 +145,16 @@ impl Core {
 /// New runs, cut at their size. Those that are not taken are removed.
 pub struct Outputs<'a> {
     core: &'a Core,
+    /// Which keys are known below.
+    knows: &'a dyn Fn(&[u8]) -> bool,
     open: Option<RunWriter>,
     done: Vec<Arc<Run>>,
 }
 
 impl<'a> Outputs<'a> {
-    /// None yet.
-    pub const fn new(core: &'a Core) -> Self {
-        Self { core, open: None, done: Vec::new() }
+    /// None yet. `knows` says which keys are known below them.
+    pub const fn new(core: &'a Core, knows: &'a dyn Fn(&[u8]) -> bool) -> Self {
+        Self { core, knows, open: None, done: Vec::new() }
     }
 
     /// Adds a record, behind the last one.
@@ -153,7 +166,7 @@ impl<'a> Outputs<'a> {
                 RunWriter::new(&self.core.shelf, work.next_number)?
             }
         };
-        if let Err(error) = writer.add(key, record, is_hot) {
+        if let Err(error) = writer.add(key, record, is_hot, (self.knows)(key)) {
             writer.discard();
             return Err(error);
         }

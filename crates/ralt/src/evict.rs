@@ -2,7 +2,7 @@
 //!
 //! One scan of all runs, merged, finds out how much is stable and draws the samples for the two score thresholds. A second one
 //! merges everything into the deepest level and drops what is below the physical one; what lies between the two stays and is not
-//! hot. With auto-tuning unstable records go first: all of them, as Algorithm 1 says, so that what is unstable at the next
+//! hot. What the runs may pin of the memory limits the physical size too. With auto-tuning unstable records go first: all of them, as Algorithm 1 says, so that what is unstable at the next
 //! eviction was accessed since this one.
 //!
 //! The second scan goes step by step through the keys: some runs of the deepest level and what overlaps them, an install, and
@@ -44,6 +44,8 @@ impl Core {
         let (sizes, limits) = (version.sizes(), version.limits);
         sizes.hot_bytes > limits.hot_bytes
             || sizes.physical_bytes > limits.physical_bytes
+            // The files of keys that lie in many runs.
+            || version.disk_bytes() > self.options.disk_bytes_max() - self.options.step_bytes()
             || version.memory_bytes() as u64 > self.options.pinned_bytes_max
     }
 
@@ -85,13 +87,16 @@ impl Core {
             if tunes && !record.is_stable(epoch) {
                 continue;
             }
-            let score = self.options.scoring.score(record.stamp, now);
+            let score = self.score(now, key, &record);
             by_physical.see(physical_size(key), score);
             by_hotrap.see(record.hotrap_size(key), score);
-            stable.see(key, &record, true);
+            stable.see(key, &record, true, false);
         }
         self.counters.read_bytes.fetch_add(merged.take_read_bytes(), Ordering::Relaxed);
-        let physical_max = self.physical_bytes_max(&version, all.physical_bytes);
+        // Runs of the upper levels will pin memory too: what stays leaves them a quarter.
+        let pinned = self.options.pinned_bytes_max;
+        let [physical_max, physical_kept] = [pinned, pinned / 4 * 3]
+            .map(|pinned_bytes| self.physical_bytes_max(&version, all.physical_bytes, pinned_bytes));
         let mut limits = if tunes {
             Limits::for_stable(stable.hotrap_bytes, stable.physical_bytes, &self.options.bounds)
         } else {
@@ -103,18 +108,18 @@ impl Core {
         let keep = |size: u64, limit: u64| if size > free(limit) { free(limit) } else { size };
         let hot_limit =
             if tunes { self.options.bounds.hot_bytes_max.max(limits.hot_bytes) } else { limits.hot_bytes };
-        let physical_limit = if tunes { physical_max } else { limits.physical_bytes };
+        let physical_limit = if tunes { physical_kept } else { limits.physical_bytes.min(physical_kept) };
         let keep_score = by_physical.threshold(keep(stable.physical_bytes, physical_limit));
         let hot_score = by_hotrap.threshold(keep(stable.hotrap_bytes, hot_limit)).max(keep_score);
         Ok(Verdict { keep_score, hot_score, limits })
     }
 
-    /// What RALT may be in the end, whatever the workload: its share of the fast disk, and no more than what takes the memory it
-    /// may pin, as far as the present ratio of the two tells.
-    fn physical_bytes_max(&self, version: &Version, physical_bytes: u64) -> u64 {
+    /// What RALT may be in the end, whatever the workload: its share of the fast disk, and no more than what pins `pinned_bytes`
+    /// of memory, as far as the present ratio of the two tells.
+    fn physical_bytes_max(&self, version: &Version, physical_bytes: u64, pinned_bytes: u64) -> u64 {
         let first = Limits::first(self.options.fast_bytes).physical_bytes;
-        let by_memory = u128::from(physical_bytes) * u128::from(self.options.pinned_bytes_max)
-            / (version.memory_bytes() as u128).max(1);
+        let by_memory =
+            u128::from(physical_bytes) * u128::from(pinned_bytes) / (version.memory_bytes() as u128).max(1);
         if physical_bytes == 0 { first } else { first.min(u64::try_from(by_memory).unwrap_or(u64::MAX)) }
     }
 
@@ -136,16 +141,16 @@ impl Core {
         let mut inputs = version.meeting(range);
         inputs.retain(|placed| placed.run.number() <= begun);
         let epoch = self.epoch(work);
-        let (scoring, tunes, now) = (self.options.scoring, self.options.has_auto_tuning, work.now);
-        let fate = |_: &[u8], record: &Record| {
-            let score = scoring.score(record.stamp, now);
+        let (tunes, now) = (self.options.has_auto_tuning, work.now);
+        let fate = |key: &[u8], record: &Record| {
+            let score = self.score(now, key, record);
             if (tunes && !record.is_stable(epoch)) || score < verdict.keep_score {
                 Fate::Drop
             } else {
                 Fate::Keep { is_hot: score >= verdict.hot_score }
             }
         };
-        let runs = self.rewrite(work, inputs, range, fate)?;
+        let runs = self.rewrite(work, &|_| false, inputs, range, fate)?;
         let mut next = Version { now, ..Version::clone(&version) };
         for level in &mut next.levels {
             cut(level, begun, from, end.as_deref());

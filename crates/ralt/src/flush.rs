@@ -22,13 +22,15 @@ impl Core {
         accesses.sort_by_key(|(key, _)| *key);
         let version = self.version.load_full();
         let (now, epoch, scoring) = (work.now, self.epoch(work), self.options.scoring);
-        let mut outputs = Outputs::new(self);
+        let knows = |key: &[u8]| version.is_hot(key);
+        let mut outputs = Outputs::new(self, &knows);
         for same in accesses.chunk_by(|a, b| a.0 == b.0) {
             let each = same.iter().map(|&(_, value_len)| Record::accessed(value_len, scoring, now, epoch));
             let Some(record) = each.reduce(|older, newer| Record::merge(scoring, &older, &newer)) else {
                 continue;
             };
-            outputs.add(work, same[0].0, &record, self.is_hot(&version, now, &record))?;
+            let key = same[0].0;
+            outputs.add(work, key, &record, self.is_hot(&version, now, key, &record))?;
         }
         let runs = outputs.finish()?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);

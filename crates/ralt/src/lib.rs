@@ -248,7 +248,7 @@ impl Scan {
     fn find(&mut self) -> Result<bool> {
         let Some(merged) = &mut self.merged else { return Ok(false) };
         while let Some((key, record)) = merged.next()? {
-            if self.core.is_hot(&self.version, self.version.now, &record) {
+            if self.core.is_hot(&self.version, self.version.now, key, &record) {
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 return Ok(true);

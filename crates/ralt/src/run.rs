@@ -24,7 +24,8 @@ const BLOCK_BYTES: usize = 8 << 10;
 /// Every record has this trailer: a run holds a key once.
 const TRAILER: u64 = trailer(0, Kind::Value as u8);
 
-/// Sums over records.
+/// Sums over records. Sizes leave out the records of *known* keys, those that a deeper run has as hot when this one is written: a
+/// key that is accessed all the time lies in many runs, and counts in the deepest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Records.
@@ -50,12 +51,15 @@ impl Sizes {
     }
 
     /// Adds a record.
-    pub fn see(&mut self, key: &[u8], record: &Record, is_hot: bool) {
+    pub fn see(&mut self, key: &[u8], record: &Record, is_hot: bool, is_known: bool) {
         self.records += 1;
+        self.hot_records += u64::from(is_hot);
+        if is_known {
+            return;
+        }
         self.hotrap_bytes += record.hotrap_size(key);
         self.physical_bytes += physical_size(key);
         if is_hot {
-            self.hot_records += 1;
             self.hot_bytes += record.hotrap_size(key);
         }
     }
@@ -133,7 +137,7 @@ impl RunWriter {
     ///
     /// # Errors
     /// As [`TableWriter::add`].
-    pub fn add(&mut self, key: &[u8], record: &Record, is_hot: bool) -> Result<()> {
+    pub fn add(&mut self, key: &[u8], record: &Record, is_hot: bool, is_known: bool) -> Result<()> {
         self.key.clear();
         append_internal(&mut self.key, key, TRAILER);
         self.stored.clear();
@@ -147,7 +151,7 @@ impl RunWriter {
         if self.sums.len() <= block {
             self.sums.push(self.sizes.hot_bytes);
         }
-        self.sizes.see(key, record, is_hot);
+        self.sizes.see(key, record, is_hot, is_known);
         Ok(())
     }
 

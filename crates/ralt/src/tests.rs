@@ -130,7 +130,8 @@ fn the_hot_size_of_a_range_is_about_that_of_its_hot_keys() {
             ralt.settle();
         }
     }
-    assert_eq!(ralt.hot_size(KeyRange::ALL), 20_000 * 200);
+    // A filter's wrong answer makes a key known that is not.
+    assert!((19_950 * 200..=20_000 * 200).contains(&ralt.hot_size(KeyRange::ALL)));
     for (start, end) in
         [("user0", "user3"), ("user25", "user75"), ("user9", "user99"), ("a", "user5"), ("x", "y")]
     {
@@ -203,11 +204,76 @@ fn with_fixed_limits_an_eviction_frees_a_tenth_and_keeps_the_highest_scores() {
         let mut keys = round * 100..4_000;
         drive(&ralt, 4_000 - round * 100, || keys.next().unwrap());
     }
+    // Since the last one keys may have become hot whose records have not met yet.
+    ralt.0.evict(&mut ralt.0.work.lock()).unwrap();
     let stats = ralt.stats();
-    assert!(stats.evictions > 0 && stats.hot_set_limit_bytes == 1_000_000, "{stats:?}");
+    assert!(stats.evictions > 1 && stats.hot_set_limit_bytes == 1_000_000, "{stats:?}");
     assert!(stats.hot_set_bytes <= 1_000_000);
     let hot = |numbers: std::ops::Range<u64>| numbers.filter(|&number| ralt.is_hot(&key(number))).count();
     assert!(hot(3_500..4_000) > 490 && hot(0..2_000) < 400, "{} {}", hot(3_500..4_000), hot(0..2_000));
+}
+
+#[test]
+fn a_key_that_lies_in_many_runs_counts_once() {
+    let ralt = Ralt::open(env(&memory()), small(2_000_000));
+    let mut dice = Dice(4);
+    // Two runs of level 0 at the end.
+    drive(&ralt, 20_400, || dice.below(300));
+    let (stats, exact) = (ralt.stats(), 300 * 1_001);
+    assert!(
+        stats.records > 500 && stats.evictions == 0,
+        "several runs hold the same keys: {}",
+        stats.records
+    );
+    for found in [stats.hot_set_bytes, ralt.hot_size(KeyRange::ALL)] {
+        assert!(found.abs_diff(exact) < exact / 50, "{found} of {exact}");
+    }
+}
+
+#[test]
+fn what_its_runs_pin_is_told_and_has_a_limit() {
+    let (storage, told) = (memory(), Arc::new(std::sync::atomic::AtomicU64::new(0)));
+    let listener = Arc::clone(&told);
+    let listener = move |bytes| listener.store(bytes, std::sync::atomic::Ordering::Relaxed);
+    let env = Env { memory: Some(Arc::new(listener)), ..env(&storage) };
+    let pinned_bytes_max = 20_000;
+    let ralt = Ralt::open(env, Options { pinned_bytes_max, ..small(1 << 30) });
+    let mut highest = 0;
+    for round in 0..50 {
+        // Twice each: what is accessed again is stable, and stays as long as there is room.
+        let mut numbers = (500 * round..500 * round + 1_000).chain(500 * round..500 * round + 1_000);
+        drive(&ralt, 2_000, || numbers.next().unwrap());
+        let stats = ralt.stats();
+        assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), stats.memory_bytes);
+        highest = highest.max(ralt.0.version.load().memory_bytes() as u64);
+    }
+    let stats = ralt.stats();
+    assert!((10..80).contains(&stats.evictions), "{} in {} flushes", stats.evictions, stats.flushes);
+    assert!(highest <= pinned_bytes_max && highest > pinned_bytes_max / 2, "{highest}");
+}
+
+#[test]
+fn after_a_close_no_job_writes_any_more() {
+    let (storage, executor) = (memory(), Arc::new(ManualExecutor::new()));
+    let at = || Env { executor: Arc::<ManualExecutor>::clone(&executor), ..env(&storage) };
+    let ralt = Ralt::open(at(), small(2_000_000));
+    let mut number = 0;
+    while executor.queued() == 0 {
+        number += 1;
+        ralt.access(&key(number), 100);
+    }
+    ralt.close();
+    let listed = || storage.list(Path::new(DIR)).unwrap();
+    let before = listed();
+    (0..100_000).for_each(|number| ralt.access(&key(number), 100));
+    executor.run_all();
+    assert_eq!(listed(), before);
+    drop(ralt);
+    let again = Ralt::open(at(), small(2_000_000));
+    assert!(
+        (1..=number).all(|number| again.is_hot(&key(number))),
+        "what was noted before the close is known"
+    );
 }
 
 #[test]
@@ -307,7 +373,7 @@ fn any_failing_operation_costs_what_it_knows_and_nothing_else() {
     };
     drop(run(&clean));
     let operations = clean.operations();
-    assert!(operations > 500, "{operations}");
+    assert!(operations > 300, "{operations}");
     for nth in (1..=operations).step_by(7) {
         let storage = Arc::new(FaultStorage::new(memory(), 1));
         storage.fail_nth(nth, 5);

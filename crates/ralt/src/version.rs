@@ -50,10 +50,22 @@ impl Placed {
         if self.from.is_none() { self.run.sizes().hot_bytes } else { self.hot_size(KeyRange::ALL) }
     }
 
+    fn is_hot(&self, key: &[u8]) -> bool {
+        self.first() <= key && self.run.is_hot(key)
+    }
+
     fn hot_size(&self, range: KeyRange<'_>) -> u64 {
         let start = range.start.max(self.first());
         if range.ends_before(start) { 0 } else { self.run.hot_size(KeyRange { start, end: range.end }) }
     }
+}
+
+/// True if a run of the sorted `levels` has `key` as hot.
+pub fn is_hot_in(levels: &[Vec<Placed>], key: &[u8]) -> bool {
+    levels.iter().any(|level| {
+        let at = level.partition_point(|placed| placed.run.last() < key);
+        level.get(at).is_some_and(|placed| placed.is_hot(key))
+    })
 }
 
 /// RALT's runs at one moment, and what makes a key hot.
@@ -72,15 +84,11 @@ pub struct Version {
 impl Version {
     /// True if `key` is hot, and rarely if it is not: nobody looks twice (paper §3.2).
     pub fn is_hot(&self, key: &[u8]) -> bool {
-        let holds = |placed: &Placed| placed.first() <= key && placed.run.is_hot(key);
-        self.levels[0].iter().any(holds)
-            || self.levels[1..].iter().any(|level| {
-                let at = level.partition_point(|placed| placed.run.last() < key);
-                level.get(at).is_some_and(holds)
-            })
+        let [newest, sorted @ ..] = &self.levels;
+        newest.iter().any(|placed| placed.is_hot(key)) || is_hot_in(sorted, key)
     }
 
-    /// HotRAP size of the hot keys in `range`. A key in several levels counts in each.
+    /// HotRAP size of the hot keys in `range`. A key of several runs counts in the deepest that has it as hot.
     pub fn hot_size(&self, range: KeyRange<'_>) -> u64 {
         let upper = self.levels[0].iter().map(|placed| placed.hot_size(range)).sum::<u64>();
         let level = |level: &Vec<Placed>| {
@@ -101,7 +109,7 @@ impl Version {
         self.levels.iter().flatten()
     }
 
-    /// Sums over all runs. Keys in several runs count in each, and those cut off still.
+    /// Sums over all runs. Those cut off still count.
     pub fn sizes(&self) -> Sizes {
         let mut sum = Sizes::default();
         self.placed().for_each(|placed| sum.add(placed.run.sizes()));
