@@ -12,7 +12,7 @@ use kelvin_base::key::{EXPIRES, Kind};
 use kelvin_base::{Sequence, Tier};
 
 use crate::db::engine::Engine;
-use crate::promotion::Promoted;
+use crate::promotion::{Insertion, Promoted};
 use crate::read::{Found, Lookup, Source};
 use crate::stats::Counters;
 use crate::version::{FIRST_SLOW, LEVELS, Version};
@@ -69,13 +69,16 @@ pub struct LatestRead<'a> {
 impl LatestRead<'_> {
     /// Puts what was found into the promotion cache, if it is a record of a slow level and nothing newer can
     /// have come there since. (Compactions write no copies there.)
-    pub fn promote(&self, counters: &Counters, found: Option<&Found>) {
+    pub fn promote(&self, engine: &Engine, found: Option<&Found>) {
         let promotion = &self.keyspace.promotion;
         let Some(found) = found.filter(|found| is_deep(found.source) && promotion.is_on()) else { return };
         let Some(value) = &found.value else { return };
         let record = promoted(found.sequence, value, found.expiry_ms);
         let insertion = promotion.insert(self.key, record, || self.is_newest_below());
-        counters.promotion.count(insertion);
+        engine.counters.promotion.count(insertion);
+        if insertion == Insertion::RefusedFull {
+            engine.request_promotion();
+        }
     }
 
     /// True if the slow levels that were read and those of now hold nothing newer of the key than what was found: the

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kelvin_base::{Error, ErrorKind, Result, Tier};
 use kelvin_table::TableOptions;
 
@@ -82,7 +83,7 @@ impl Engine {
     }
 
     /// Tables of this store, made for `purpose`.
-    fn outputs(&self, purpose: Purpose) -> Arc<dyn Outputs> {
+    pub(crate) fn outputs(&self, purpose: Purpose) -> Arc<dyn Outputs> {
         Arc::new(StoreOutputs {
             files: Arc::clone(&self.files),
             numbers: Arc::clone(&self.file_numbers),
@@ -102,7 +103,7 @@ impl Engine {
     }
 
     /// What a job that writes `level` on `tier` works with.
-    fn job_context(&self, outputs: Arc<dyn Outputs>, level: usize, tier: Tier) -> JobContext {
+    pub(crate) fn job_context(&self, outputs: Arc<dyn Outputs>, level: usize, tier: Tier) -> JobContext {
         let config = &self.config;
         let mut snapshots = self.snapshots.sequences();
         snapshots.push(self.visible());
@@ -124,11 +125,16 @@ impl Engine {
         }
     }
 
-    /// Runs a compaction and installs its result.
+    /// Runs a compaction and installs its result. `promoted` are records of the promotion cache that it may write to the fast tier.
     ///
     /// # Errors
     /// What kept it from being done; its inputs stay as they are.
-    pub(crate) fn compact(&self, plan: &Plan, mut reservations: Vec<Reservation>) -> Result<()> {
+    pub(crate) fn compact(
+        &self,
+        plan: &Plan,
+        promoted: Vec<(Bytes, Bytes)>,
+        mut reservations: Vec<Reservation>,
+    ) -> Result<()> {
         let _purpose = Purpose::Compaction.enter();
         let Some(keyspace) = self.keyspaces.load().by_id(plan.keyspace).map(Arc::clone) else {
             return Ok(());
@@ -146,7 +152,7 @@ impl Engine {
             let evicted: Vec<_> = plan.leaving().map(|(_, file)| Arc::clone(file)).collect();
             return self.forgive_dropped(&keyspace, self.install(&keyspace, edit, &[], &evicted));
         }
-        let outcome = self.merge(&keyspace, plan);
+        let outcome = self.merge(&keyspace, plan, promoted);
         let metas = match outcome {
             Err(error) => {
                 self.note_corrupt_input(plan, &error);
@@ -169,7 +175,12 @@ impl Engine {
         self.forgive_dropped(&keyspace, installed)
     }
 
-    fn merge(&self, keyspace: &KeyspaceState, plan: &Plan) -> Result<Vec<TableMeta>> {
+    fn merge(
+        &self,
+        keyspace: &KeyspaceState,
+        plan: &Plan,
+        promoted: Vec<(Bytes, Bytes)>,
+    ) -> Result<Vec<TableMeta>> {
         let mut context =
             self.job_context(self.outputs(Purpose::Compaction), plan.output_level, plan.output_tier);
         let version = Arc::clone(&keyspace.peek().version);
@@ -180,7 +191,7 @@ impl Engine {
                 options: self.table_options(level, Tier::Fast),
                 target_bytes: self.config.table_bytes,
                 guards: job::guards(&version, plan),
-                promoted: Vec::new(),
+                promoted,
             }));
         }
         if plan.reason == Reason::HotRuns {
@@ -200,7 +211,7 @@ impl Engine {
     }
 
     /// Turns what was reserved into files.
-    fn account_tables(&self, reservations: &mut [Reservation], metas: &[TableMeta]) {
+    pub(crate) fn account_tables(&self, reservations: &mut [Reservation], metas: &[TableMeta]) {
         for meta in metas {
             let name = crate::files::table_name(meta.number);
             match reservations.iter_mut().find(|reservation| reservation.tier() == meta.tier) {
@@ -211,7 +222,7 @@ impl Engine {
     }
 
     /// Installs; if that failed for sure, removes the new tables.
-    fn install_or_remove(
+    pub(crate) fn install_or_remove(
         &self,
         keyspace: &KeyspaceState,
         edit: Edit,

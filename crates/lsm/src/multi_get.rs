@@ -78,7 +78,7 @@ pub fn multi_get(keyspace: &Keyspace, keys: &[&[u8]]) -> Vec<Result<Option<Bytes
             let answer = answer.unwrap_or_else(|| Err(missing()))?;
             after_read(engine, key, &answer);
             let read = LatestRead { keyspace: &keyspace.state, view: &view, at: pin.at(), key };
-            read.promote(&engine.counters, answer.found.as_ref());
+            read.promote(engine, answer.found.as_ref());
             Ok(answer.into_value())
         })
         .collect()

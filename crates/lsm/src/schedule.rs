@@ -13,9 +13,9 @@ use kelvin_base::{Error, ErrorKind, Lane, Tier};
 
 use crate::compaction::pick::{PickConfig, PickInput, Plan, Running, pick};
 use crate::db::engine::Engine;
-use crate::promotion::ClaimId;
+use crate::promotion::Claimed;
 use crate::space::Priority;
-use crate::version::{FIRST_SLOW, Version};
+use crate::version::Version;
 use crate::view::KeyspaceState;
 
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -32,6 +32,33 @@ pub enum Kind {
     Slow,
 }
 
+/// Whether a promotion by flush is queued or runs, and when the next one may.
+#[derive(Debug, Default)]
+pub struct PromotionWork {
+    is_running: bool,
+    again_at: Duration,
+}
+
+impl PromotionWork {
+    /// Begins one; false if that must wait.
+    pub fn begin(&mut self, now: Duration) -> bool {
+        let may = !self.is_running && now >= self.again_at;
+        self.is_running |= may;
+        may
+    }
+
+    /// True while one is queued or runs.
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.is_running
+    }
+
+    /// Ends it; the next one waits until `again_at`.
+    pub fn end(&mut self, again_at: Duration) {
+        *self = Self { is_running: false, again_at };
+    }
+}
+
 /// Background work queued and running.
 #[derive(Default)]
 pub struct Work {
@@ -40,6 +67,8 @@ pub struct Work {
     pub running: Running,
     /// Kinds that wait after a failure.
     held: BTreeSet<Kind>,
+    /// Promotion by flush.
+    pub promotion: PromotionWork,
     /// The delay after the last failure of each kind that no success has followed.
     delays: BTreeMap<Kind, Duration>,
 }
@@ -47,12 +76,12 @@ pub struct Work {
 impl Work {
     /// True if no job is queued or running.
     pub fn is_quiet(&self) -> bool {
-        self.flushes == 0 && self.running.is_empty()
+        self.flushes == 0 && self.running.is_empty() && !self.promotion.is_running
     }
 
-    /// Kinds of compactions that wait after a failure, as the picker takes them.
+    /// Kinds of compactions that wait, as the picker takes them: after a failure, or for a promotion by flush.
     fn held_compactions(&self) -> [bool; 2] {
-        [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow)]
+        [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow) || self.promotion.is_running]
     }
 }
 
@@ -160,7 +189,7 @@ impl Engine {
             oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.publisher.visible()),
             free_bytes: [free(Tier::Fast).saturating_sub(kept_bytes), free(Tier::Slow)],
             wants_room: self.space_debt().is_some_and(|debt| debt.amount > debt.slow_at),
-            tracker: self.tracks_heat().then_some(&*self.tracker),
+            tracker: self.hotness.is_on().then_some(&*self.tracker),
             held: work.held_compactions(),
         }
     }
@@ -181,13 +210,19 @@ impl Engine {
             }
         }
         work.running.begin(&plan);
-        let claim = self.claim_promoted(&plan);
+        let claimed = self.claim_promoted(&plan);
         let kind = kind_of(&plan);
         self.env.executor.spawn(
             Lane::Compaction,
             Box::new(move || {
-                let outcome = engine.guarded(|| engine.compact(&plan, reservations));
-                engine.end_compaction(&plan, claim);
+                let promoted = claimed.as_ref().map(Claimed::entries).unwrap_or_default();
+                let outcome = engine.guarded(|| engine.compact(&plan, promoted, reservations));
+                if let Some(claimed) = claimed {
+                    // After a panic nobody knows what was installed.
+                    let is_known = outcome.is_ok() || engine.health.fatal().is_none();
+                    claimed.end(is_known.then_some(outcome.is_ok()));
+                }
+                engine.end_compaction(&plan);
                 engine.ended(kind, outcome);
             }),
         );
@@ -195,20 +230,15 @@ impl Engine {
     }
 
     /// Takes what `plan` writes anew out of the promotion cache, if it writes slow levels, and keeps it out while it runs.
-    fn claim_promoted(&self, plan: &Plan) -> Option<(Arc<KeyspaceState>, ClaimId)> {
-        let keyspaces = self.keyspaces.load();
-        let keyspace = keyspaces.by_id(plan.keyspace).filter(|_| plan.output_level >= FIRST_SLOW)?;
-        let (claim, taken) = keyspace.promotion.claim(&plan.smallest, &plan.largest);
-        self.counters.promotion.claimed.add(taken.len() as u64);
-        Some((Arc::clone(keyspace), claim))
+    fn claim_promoted(&self, plan: &Plan) -> Option<Claimed> {
+        let claimed = Claimed::of(self.keyspaces.load().by_id(plan.keyspace)?, plan, &self.files.memory)?;
+        self.counters.promotion.claimed.add(claimed.records() as u64);
+        Some(claimed)
     }
 
     /// Lets go of what `plan` claimed. Tables found damaged stay claimed, so that no further plan takes them and the
     /// rest goes on.
-    fn end_compaction(&self, plan: &Plan, promoted: Option<(Arc<KeyspaceState>, ClaimId)>) {
-        if let Some((keyspace, claim)) = promoted {
-            keyspace.promotion.release(claim);
-        }
+    fn end_compaction(&self, plan: &Plan) {
         let mut work = self.work.lock();
         work.running.end(plan);
         let damaged = self.health.quarantined();
@@ -218,7 +248,7 @@ impl Engine {
     }
 
     /// Runs a job; a panic in it is a defect of ours, which must not take the store's waiters with it.
-    fn guarded(&self, job: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn guarded(&self, job: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_else(|_| {
             let error =
                 Error::new(ErrorKind::ReadOnly, "a background job met a defect in Kelvin and was ended")
@@ -298,7 +328,7 @@ impl Engine {
     }
 
     /// Starts what is due, and tells who waits.
-    fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         self.schedule();
         self.forget_moot_failures();
         self.signal.raise();

@@ -93,7 +93,9 @@ pub struct BoundaryCounters {
     pub retained_bytes: Counter,
     /// Bytes of records of the promotion cache that they wrote to the fast tier.
     pub promoted_bytes: Counter,
-    /// Bytes of copies and of records of the promotion cache that they found no longer hot.
+    /// Bytes of records of the promotion cache that became runs of the hot level.
+    pub flushed_bytes: Counter,
+    /// Bytes of copies and of records of the promotion cache that were found no longer hot.
     pub not_hot_bytes: Counter,
 }
 
@@ -111,6 +113,7 @@ impl BoundaryCounters {
             compactions: self.compactions.get(),
             retained_bytes: self.retained_bytes.get(),
             promoted_bytes: self.promoted_bytes.get(),
+            flushed_bytes: self.flushed_bytes.get(),
             not_hot_bytes: self.not_hot_bytes.get(),
         }
     }
@@ -125,7 +128,9 @@ pub struct BoundaryStats {
     pub retained_bytes: u64,
     /// Bytes of records read from the slow tier that they wrote to the fast one.
     pub promoted_bytes: u64,
-    /// Bytes of copies, and of records that could have been promoted, that they found no longer hot.
+    /// Bytes of records read from the slow tier that became runs of the hot level.
+    pub flushed_bytes: u64,
+    /// Bytes of copies, and of records that could have been promoted, that were found no longer hot.
     pub not_hot_bytes: u64,
 }
 
@@ -452,6 +457,7 @@ impl Stats {
         put("trivial_moves", self.trivial_moves);
         put("boundary_compactions", self.boundary.compactions);
         put("retained_bytes", self.boundary.retained_bytes);
+        put("promoted_flush_bytes", self.boundary.flushed_bytes);
         put("promoted_compaction_bytes", self.boundary.promoted_bytes);
         put("not_hot_bytes", self.boundary.not_hot_bytes);
         put("background_failures", self.background_failures);

@@ -97,11 +97,6 @@ impl Engine {
         self.file_numbers.next()
     }
 
-    /// True if somebody tracks which keys are hot.
-    pub fn tracks_heat(&self) -> bool {
-        self.hotness.is_on()
-    }
-
     /// Pins the latest visible moment.
     pub fn pin(&self) -> Pin {
         self.snapshots.take(|| self.publisher.visible())

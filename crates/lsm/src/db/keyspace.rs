@@ -91,7 +91,7 @@ impl Keyspace {
         let answer = lookup(&view, &self.state.promotion, key, moment)?;
         after_read(&self.engine, key, &answer);
         let read = LatestRead { keyspace: &self.state, view: &view, at: moment.at, key };
-        read.promote(&self.engine.counters, answer.found.as_ref());
+        read.promote(&self.engine, answer.found.as_ref());
         Ok(answer)
     }
 

@@ -124,10 +124,19 @@ impl PromotionCache {
     /// records of the range, in key order, and keeps new ones out until [`Self::release`]. What was taken may be
     /// dropped at any time.
     pub fn claim(&self, smallest: &[u8], largest: &[u8]) -> (ClaimId, Vec<(Bytes, Promoted)>) {
+        self.claim_from(smallest, Some(largest))
+    }
+
+    /// Claims every key: for a flush, which no compaction that writes the slow tier may begin beside.
+    pub fn claim_all(&self) -> (ClaimId, Vec<(Bytes, Promoted)>) {
+        self.claim_from(&[], None)
+    }
+
+    fn claim_from(&self, smallest: &[u8], largest: Option<&[u8]>) -> (ClaimId, Vec<(Bytes, Promoted)>) {
         let Some(cache) = &self.0 else { return (Claims::NONE, Vec::new()) };
         let claim = cache.gate.write().begin(smallest, largest);
         // Whoever inserted before has done so, and nobody inserts into the range any more.
-        let mut taken = cache.take_out(|key| smallest <= key && key <= largest);
+        let mut taken = cache.take_out(|key| smallest <= key && largest.is_none_or(|largest| key <= largest));
         taken.sort_by(|(a, _), (b, _)| a.cmp(b));
         (claim, taken)
     }

@@ -10,12 +10,13 @@ pub struct ClaimId(u64);
 #[derive(Clone, Debug)]
 struct Range {
     smallest: Bytes,
-    largest: Bytes,
+    /// `None` for no end.
+    largest: Option<Bytes>,
 }
 
 impl Range {
     fn holds(&self, key: &[u8]) -> bool {
-        self.smallest.as_ref() <= key && key <= self.largest.as_ref()
+        self.smallest.as_ref() <= key && self.largest.as_ref().is_none_or(|largest| key <= largest.as_ref())
     }
 }
 
@@ -40,10 +41,10 @@ impl Claims {
     /// The claim of a cache that is switched off.
     pub(super) const NONE: ClaimId = ClaimId(0);
 
-    /// A new claim of `[smallest, largest]`.
-    pub(super) fn begin(&mut self, smallest: &[u8], largest: &[u8]) -> ClaimId {
+    /// A new claim of `[smallest, largest]`; `None` for no end.
+    pub(super) fn begin(&mut self, smallest: &[u8], largest: Option<&[u8]>) -> ClaimId {
         let bytes = Bytes::copy_from_slice;
-        let range = Range { smallest: bytes(smallest), largest: bytes(largest) };
+        let range = Range { smallest: bytes(smallest), largest: largest.map(bytes) };
         self.last_id += 1;
         let mut met = Vec::with_capacity(self.in_force.len());
         for other in &mut self.in_force {

@@ -22,7 +22,7 @@
 //!   was none then. By C1 the slow part of now answers with that record.
 //! - C6 From C2 to C5: as long as a record is in the cache, the slow part of the version in force answers for its key with
 //!   exactly that record. Nothing newer is below it, and its original is.
-//! - C7 What a failed compaction took comes back only if no other claim covered the key at any time while the failed one
+//! - C7 What a failed compaction took comes back, and from any compaction what lies outside of the tables that it brings down, only if no other claim covered the key at any time while the failed one
 //!   was in force: the slow part is then what it was for this key.
 //!
 //! Why a lookup may use a record (k, s). It has a view, and a sequence number `at` with s ≤ at; the view's memtables and fast
@@ -39,7 +39,11 @@
 //! one of these waits for I/O.
 
 mod cache;
+mod claimed;
 mod claims;
+mod flush;
+#[cfg(test)]
+mod flush_tests;
 #[cfg(test)]
 mod hazards_tests;
 #[cfg(test)]
@@ -51,5 +55,6 @@ mod testing;
 mod tests;
 
 pub use cache::{Insertion, Promoted, PromotionCache};
+pub use claimed::Claimed;
 pub use claims::ClaimId;
 pub use room::Room;

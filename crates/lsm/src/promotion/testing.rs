@@ -39,7 +39,7 @@ impl HalfRead {
     pub(crate) fn finish(&self) {
         let state = &self.keyspace.state;
         let read = LatestRead { keyspace: state, view: &self.view, at: self.at, key: &self.key };
-        read.promote(&self.keyspace.engine.counters, self.found.as_ref());
+        read.promote(&self.keyspace.engine, self.found.as_ref());
     }
 }
 

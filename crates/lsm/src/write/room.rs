@@ -200,13 +200,17 @@ impl Engine {
     pub(crate) fn space_debt(&self) -> Option<Debt> {
         let available = self.space.available(Tier::Fast, Priority::Essential)?;
         let step = self.config.memtable_bytes.saturating_mul(2).max(1);
-        let comfortable = self.flush_need_bytes().saturating_add(step);
         Some(Debt {
             reason: Reason::FastSpace,
-            amount: comfortable.saturating_sub(available),
+            amount: self.comfortable_bytes().saturating_sub(available),
             slow_at: 0,
             stop_at: step,
         })
+    }
+
+    /// Free bytes of the fast tier below which writers are delayed.
+    pub(crate) fn comfortable_bytes(&self) -> u64 {
+        self.flush_need_bytes().saturating_add(self.config.memtable_bytes.saturating_mul(2).max(1))
     }
 }
 

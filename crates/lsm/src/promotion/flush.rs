@@ -1,0 +1,132 @@
+//! Promotion by flush (HotRAP section 3.5): what is hot of a full promotion cache becomes a run of the hot level.
+//!
+//! Invariants
+//! - PF1 From the moment the cache's records are taken until the run is installed, no compaction that writes the slow tier begins (the
+//!   schedule holds them): nothing newer can get below the run before the run stands there (DESIGN section 6, H3). One that runs
+//!   already took the records of its range out before, and keeps new ones out.
+//! - PF2 The run is a copy: whatever fails, nothing is lost but the heat.
+//!
+//! Tests: `flush_tests.rs`, the model test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kelvin_base::{Error, ErrorKind, Lane, Result, Tier};
+
+use super::Promoted;
+use super::claimed::{Records, bytes_of, entries};
+use crate::compaction::job::{self, JobTable};
+use crate::db::engine::Engine;
+use crate::memory::MemoryPart;
+use crate::space::Priority;
+use crate::tiers::Purpose;
+use crate::version::{Edit, FIRST_SLOW, LEVELS_FAST};
+use crate::view::KeyspaceState;
+use crate::write::room::flush_slack_bytes;
+
+/// Less than this part of the cache is not worth a run (the paper: half a table; here what the cache itself takes counts too).
+const WORTHWHILE: u64 = 4;
+/// After a flush that could not be done, the next one waits.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+impl Engine {
+    /// Starts a promotion by flush unless one runs, or the last one failed a moment ago. Waits for nobody: a reader calls it.
+    pub(crate) fn request_promotion(&self) {
+        let Some(mut work) = self.work.try_lock() else { return };
+        let now = self.env.clock.now();
+        if self.is_closing() || self.health.fatal().is_some() || !work.promotion.begin(now) {
+            return;
+        }
+        drop(work);
+        let Some(engine) = self.me.upgrade() else { return };
+        self.env.executor.spawn(
+            Lane::Flush,
+            Box::new(move || {
+                let outcome = engine.guarded(|| engine.promote_all());
+                engine.end_promotion(&outcome);
+            }),
+        );
+    }
+
+    /// Lets compactions of the slow tier begin again.
+    fn end_promotion(&self, outcome: &Result<()>) {
+        let wait = if outcome.is_err() { AGAIN_AFTER } else { Duration::ZERO };
+        let mut work = self.work.lock();
+        work.promotion.end(self.env.clock.now().saturating_add(wait));
+        work.running.keep_run(None);
+        drop(work);
+        if outcome.is_err() {
+            self.counters.work.failures.add(1);
+        }
+        self.refresh_pressure();
+        self.go_on();
+    }
+
+    fn promote_all(&self) -> Result<()> {
+        let _purpose = Purpose::Flush.enter();
+        self.settle_manifest()?;
+        let keyspaces = self.keyspaces.load();
+        keyspaces.iter().try_for_each(|keyspace| self.promote(keyspace))
+    }
+
+    /// Writes what is hot of the promotion cache of `keyspace` as a run; too little of it goes back.
+    fn promote(&self, keyspace: &KeyspaceState) -> Result<()> {
+        let (claim, taken) = keyspace.promotion.claim_all();
+        let _counted = self.files.memory.charge(MemoryPart::Promotion, bytes_of(&taken));
+        let is_hot = |(key, _): &(Bytes, Promoted)| self.tracker.is_hot(key);
+        let (hot, cold): (Records, Records) = taken.into_iter().partition(is_hot);
+        self.counters.work.boundary.not_hot_bytes.add(bytes_of(&cold));
+        let outcome = if bytes_of(&hot) < self.config.promotion_bytes_max / WORTHWHILE {
+            keyspace.promotion.put_back(hot);
+            Ok(())
+        } else {
+            self.write_run(keyspace, &hot).inspect_err(|_| {
+                keyspace.promotion.put_back(hot);
+            })
+        };
+        keyspace.promotion.release(claim);
+        self.forgive_dropped(keyspace, outcome)
+    }
+
+    fn write_run(&self, keyspace: &KeyspaceState, hot: &Records) -> Result<()> {
+        let level = self.free_run(keyspace)?;
+        let bytes = bytes_of(hot);
+        let wanted = bytes + flush_slack_bytes(bytes);
+        if self
+            .space
+            .available(Tier::Fast, Priority::Essential)
+            .is_some_and(|free| free < wanted + self.comfortable_bytes())
+        {
+            return Err(Error::new(ErrorKind::NoSpace, "the fast tier has no room for a run of hot records"));
+        }
+        let reservation = self.space.reserve(Tier::Fast, wanted, Priority::Essential)?;
+        let copies = entries(hot);
+        let context = self.job_context(self.outputs(Purpose::Flush), level, Tier::Fast);
+        let output = job::write_run(&copies, self.config.table_bytes, &context)?;
+        let metas: Vec<_> = output.tables.iter().map(JobTable::meta).collect();
+        let mut edit = Edit::default();
+        for meta in &metas {
+            edit.add(keyspace.id, level, meta.clone());
+        }
+        self.account_tables(&mut [reservation], &metas);
+        self.install_or_remove(keyspace, edit, &[], &metas, &[])?;
+        self.counters.work.boundary.flushed_bytes.add(bytes);
+        Ok(())
+    }
+
+    /// A run of the hot level that nobody uses, kept for this promotion until it ends.
+    fn free_run(&self, keyspace: &KeyspaceState) -> Result<usize> {
+        let mut work = self.work.lock();
+        let version = Arc::clone(&keyspace.peek().version);
+        let is_free = |level: &usize| {
+            version.levels[*level].tables.is_empty() && !work.running.outputs(keyspace.id, *level)
+        };
+        // From the end: merges take theirs from the front.
+        let level = (LEVELS_FAST..FIRST_SLOW).rev().find(is_free);
+        let level =
+            level.ok_or_else(|| Error::new(ErrorKind::Busy, "every run of the hot level is in use"))?;
+        work.running.keep_run(Some((keyspace.id, level)));
+        Ok(level)
+    }
+}

@@ -1,0 +1,179 @@
+//! Promotion by flush on a store: what is read becomes a run, whatever happens above it, beside it and to the disk.
+
+use std::sync::Arc;
+
+use kelvin_storage::fault::{EIO, Effect, FaultStorage, Op, Rule};
+
+use super::testing::HalfRead;
+use crate::db::Db;
+use crate::db::testing::{World, key, lay_floor, put_on_slow, value};
+use crate::options::{Hotness, Options};
+use crate::version::{FIRST_SLOW, LEVELS_FAST};
+
+const RECORDS: usize = 3_000;
+
+fn options(world: &World, hotness: Hotness) -> Options {
+    let mut options = world.options();
+    options.advanced.hotness = Some(hotness);
+    options
+}
+
+/// Every record on the slow tier, and whatever is read is hot.
+fn open(world: &World) -> Db {
+    let db = Db::open(options(world, Hotness::Oracle)).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    put_on_slow(&db, 0..RECORDS, "one");
+    db
+}
+
+fn assert_value(db: &Db, number: usize, wanted: Option<&str>) {
+    let wanted = wanted.map(|round| value(number, round));
+    assert_eq!(db.get(&key(number)).unwrap().as_deref(), wanted.as_deref(), "key {number}");
+}
+
+/// Reads records from 0 on, twice, until a run of them is on the fast tier; how many were read.
+fn read_until_promoted(world: &World, db: &Db) -> usize {
+    for number in 0..RECORDS {
+        (0..2).for_each(|_| assert_value(db, number, Some("one")));
+        if db.stats().promotion.iter().any(|(name, count)| *name == "refused_full" && *count > 0) {
+            world.settle();
+            assert!(db.stats().boundary.flushed_bytes > 0);
+            return number;
+        }
+    }
+    panic!("the cache is never full: {:?}", db.stats());
+}
+
+fn copies(db: &Db) -> u64 {
+    db.levels().iter().filter(|level| level.name.starts_with("hot")).map(|level| level.copies).sum()
+}
+
+#[test]
+fn what_is_read_from_the_slow_tier_becomes_a_run_that_answers_without_it() {
+    let world = World::new();
+    let db = open(&world);
+    let count = read_until_promoted(&world, &db);
+    // The exact tracker weighs anew now and then: not all that was read is known as hot yet.
+    assert!(copies(&db) > count as u64 / 2, "{} of {count}", copies(&db));
+    assert!(db.check().is_well());
+    db.close().unwrap();
+    // No block is in memory any more.
+    let db = Db::open(options(&world, Hotness::Oracle)).unwrap();
+    world.slow.away(EIO);
+    let answered = (0..count).filter(|number| db.get(&key(*number)).is_ok()).count() as u64;
+    world.slow.back();
+    assert_eq!((answered, db.stats().gets_hot), (copies(&db), copies(&db)));
+    (0..RECORDS).step_by(7).for_each(|number| assert_value(&db, number, Some("one")));
+}
+
+#[test]
+fn what_is_written_above_a_run_stays_in_force_on_its_way_down_and_below() {
+    let world = World::new();
+    let db = open(&world);
+    let count = read_until_promoted(&world, &db);
+    assert!(count > 60);
+    db.delete(&key(10)).unwrap();
+    db.delete_range(&key(20), &key(30)).unwrap();
+    (40..60).for_each(|number| db.put(&key(number), &value(number, "two")).unwrap());
+    let old = db.snapshot();
+    (50..60).for_each(|number| db.put(&key(number), &value(number, "three")).unwrap());
+    let check = |when: &str| {
+        for number in 0..count {
+            let wanted = match number {
+                10 | 20..30 => None,
+                40..50 => Some("two"),
+                50..60 => Some("three"),
+                _ => Some("one"),
+            };
+            assert_eq!(
+                db.get(&key(number)).unwrap(),
+                wanted.map(|round| value(number, round).into()),
+                "{when}"
+            );
+        }
+        let seen = old.get(&key(55)).unwrap();
+        assert_eq!(seen.as_deref(), Some(&value(55, "two")[..]), "{when}");
+    };
+    check("in the memtable");
+    db.flush().unwrap();
+    check("in level 0");
+    db.compact_range(Some(&key(45)), Some(&key(55))).unwrap();
+    check("half of it down");
+    db.compact_range(None, None).unwrap();
+    check("at the bottom");
+    assert!(db.check().is_well());
+}
+
+#[test]
+fn a_store_opened_without_a_tracker_gives_its_runs_up() {
+    let world = World::new();
+    let db = open(&world);
+    read_until_promoted(&world, &db);
+    assert!(copies(&db) > 0);
+    db.close().unwrap();
+    let db = Db::open(options(&world, Hotness::Off)).unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(copies(&db), 0);
+    (0..RECORDS).step_by(50).for_each(|number| assert_value(&db, number, Some("one")));
+}
+
+#[test]
+fn a_promotion_that_fails_keeps_the_records_in_the_cache_and_is_tried_again_later() {
+    let world = World::new();
+    let fast = Arc::new(FaultStorage::new(Arc::clone(&world.env.fast), 1));
+    let mut options = options(&world, Hotness::Oracle);
+    let mut env = world.env.clone();
+    env.fast = fast.clone();
+    options = options.env(env);
+    let db = Db::open(options).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    put_on_slow(&db, 0..RECORDS, "one");
+    fast.add(Rule::new(Op::Create, Effect::Error(EIO)));
+    let mut number = 0;
+    while db.stats().background_failures == 0 {
+        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
+        world.settle();
+        number += 1;
+        assert!(number < RECORDS);
+    }
+    fast.clear();
+    assert_eq!((copies(&db), db.stats().boundary.flushed_bytes), (0, 0));
+    assert_value(&db, number, Some("one"));
+    world.settle();
+    assert_eq!(db.stats().boundary.flushed_bytes, 0, "not at once");
+    world.slow.away(EIO);
+    assert_value(&db, 0, Some("one"));
+    world.slow.back();
+    world.let_time_pass();
+    while copies(&db) == 0 {
+        number += 1;
+        assert!(number < RECORDS, "{:?}", db.stats());
+        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
+        world.settle();
+    }
+    db.put(b"and", b"writes go on").unwrap();
+    db.flush().unwrap();
+}
+
+#[test]
+fn no_compaction_of_the_slow_tier_begins_while_a_promotion_is_under_way() {
+    let world = World::new();
+    let db = open(&world);
+    for number in 0..RECORDS {
+        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
+        if db.engine.work.lock().promotion.is_running() {
+            break;
+        }
+    }
+    assert!(db.engine.work.lock().promotion.is_running(), "queued, not run");
+    // What would bring something newer below the run waits until the run is there.
+    let late = HalfRead::begin(&db, &key(5));
+    db.put(&key(5), &value(5, "two")).unwrap();
+    db.compact_range(None, None).unwrap();
+    late.finish();
+    assert!(db.stats().boundary.flushed_bytes > 0, "the promotion came first");
+    assert_value(&db, 5, Some("two"));
+    world.settle();
+    assert_value(&db, 5, Some("two"));
+    assert!(db.state.view().version.levels[..LEVELS_FAST].iter().all(|level| level.tables.is_empty()));
+}
