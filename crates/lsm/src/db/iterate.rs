@@ -11,7 +11,7 @@ use crate::db::Keyspace;
 use crate::iter::{DbIter, LevelIter, Sight, Source};
 use crate::options::Config;
 use crate::snapshot::Pin;
-use crate::version::Level;
+use crate::version::{Level, is_hot_run};
 use crate::view::View;
 
 /// Less would cost more reads than it saves memory.
@@ -198,7 +198,8 @@ impl Ahead {
     }
 }
 
-/// Memtables, L0 tables and deeper levels that can hold keys inside the bounds, newest first.
+/// Memtables, L0 tables and deeper levels that can hold keys inside the bounds, newest first. Runs of the hot level are left
+/// out: all their entries are copies of what a deeper level has, and that is read anyway.
 fn sources(view: &View, ahead: &Ahead, sight: &Sight) -> Vec<Source> {
     let (lower, upper) = (sight.lower.as_deref(), sight.upper.as_deref());
     let mut sources: Vec<Source> =
@@ -207,7 +208,8 @@ fn sources(view: &View, ahead: &Ahead, sight: &Sight) -> Vec<Source> {
         let scan = ahead.scan(file.meta.size_bytes);
         sources.push(Source::Level(LevelIter::of_files(vec![Arc::clone(file)], scan)));
     }
-    for (index, level) in view.version.levels.iter().enumerate().skip(1) {
+    let sorted = view.version.levels.iter().enumerate().skip(1);
+    for (index, level) in sorted.filter(|(index, _)| !is_hot_run(*index)) {
         if view.version.meets(index, lower, upper) {
             let scan = ahead.scan(level.size_bytes());
             let level = LevelIter::of_level(Arc::clone(&view.version), index, scan);
