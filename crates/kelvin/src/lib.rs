@@ -59,7 +59,8 @@ pub use kelvin_lsm::check::{CheckReport, FileCheck, FileKind, check};
 pub use kelvin_lsm::db::{DEFAULT_KEYSPACE, Db, DbIterator, IterOptions, Keyspace, Snapshot, WriteOptions};
 pub use kelvin_lsm::hotness::HotnessStats;
 pub use kelvin_lsm::options::{
-    Advanced, CompressionChoice, Config, ConfigRow, Durability, Env, Hotness, Options, Profile, human_bytes,
+    Advanced, CompressionChoice, Config, ConfigRow, Durability, Env, HotParts, Hotness, Options, Profile,
+    human_bytes,
 };
 pub use kelvin_lsm::report::{KeyReport, LevelInfo};
 pub use kelvin_lsm::stats::Stats;

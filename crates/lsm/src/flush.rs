@@ -188,6 +188,7 @@ impl Engine {
         if let Some(level) = plan.retain_level {
             context.retention = Some(Arc::new(Retention {
                 tracker: Arc::clone(&self.tracker),
+                parts: self.config.hot_parts,
                 options: self.table_options(level, Tier::Fast),
                 target_bytes: self.config.table_bytes,
                 guards: job::guards(&version, plan),

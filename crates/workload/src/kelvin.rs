@@ -26,8 +26,10 @@ pub(crate) fn settings(options: &BenchOptions) -> Options {
         .compression(CompressionChoice::None);
     if let Some((dir, bytes)) = options.slow_dir().zip(options.fast_capacity) {
         let hotness = options.hotness().unwrap_or(Hotness::Off);
-        settings =
-            settings.slow(dir.join(STORE)).fast_capacity(bytes).advanced(|a| a.hotness = Some(hotness));
+        settings = settings.slow(dir.join(STORE)).fast_capacity(bytes).advanced(|a| {
+            a.hotness = Some(hotness);
+            a.hot_parts = options.hot_parts;
+        });
     }
     settings
 }
@@ -97,6 +99,20 @@ impl Subject for KelvinSubject {
             ("kelvin.trivial_moves".to_string(), stats.trivial_moves),
             ("kelvin.background_failures".to_string(), stats.background_failures),
         ];
+        let routed = &stats.boundary;
+        for (name, count) in [
+            ("kelvin.gets_promotion", stats.gets_promotion),
+            ("kelvin.gets_hot", stats.gets_hot),
+            ("kelvin.boundary_compactions", routed.compactions),
+            ("bytes.retained", routed.retained_bytes),
+            ("bytes.promoted_compaction", routed.promoted_bytes),
+            ("bytes.promoted_flush", routed.flushed_bytes),
+            ("bytes.not_hot", routed.not_hot_bytes),
+        ] {
+            more.push((name.to_string(), count));
+        }
+        let counted = stats.promotion.iter().filter(|(name, _)| *name != "records");
+        more.extend(counted.map(|(name, count)| (format!("promotion.{name}"), *count)));
         for (what, reasons) in [("delayed_us", &stats.delayed_us), ("stopped_us", &stats.stopped_us)] {
             more.extend(reasons.iter().map(|(reason, us)| (format!("kelvin.{what}.{reason}"), *us)));
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use kelvin::Hotness;
+use kelvin::{HotParts, Hotness};
 use kelvin_base::{Error, Result};
 
 use crate::generate::keys::KeyDistribution;
@@ -210,6 +210,8 @@ pub struct BenchOptions {
     pub system: System,
     /// How the system `kelvin` tells hot records from cold ones; `None` for its default.
     pub hotness: Option<Hotness>,
+    /// What the system `kelvin` does about hot records.
+    pub hot_parts: HotParts,
     /// What is done to it.
     pub workload: Workload,
     /// Which records are wanted how often.
@@ -255,6 +257,7 @@ impl BenchOptions {
         Self {
             system,
             hotness: None,
+            hot_parts: HotParts::default(),
             workload: Workload::Ro,
             keys: KeyDistribution::Hotspot { percent: 5.0 },
             records: 100_000,
@@ -315,6 +318,10 @@ impl BenchOptions {
         }
         if self.seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e7)) {
             return refuse("--seconds must be more than 0", "give the seconds of the run phase");
+        }
+        if self.hot_parts != HotParts::default() && self.system != System::Kelvin {
+            let what = format!("--no-retention and its kind say nothing to system {}", self.system);
+            return refuse(&what, "leave them out, or measure the system kelvin");
         }
         if self.hotness.is_some() && self.system != System::Kelvin {
             let what = format!("--hotness says nothing to system {}", self.system);

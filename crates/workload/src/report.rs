@@ -163,6 +163,10 @@ impl Report {
         let own = json!({
             "system": options.system.name(),
             "hotness": options.hotness().map(Hotness::name),
+            "retention": options.hot_parts.retention,
+            "hotness_check": options.hot_parts.hotness_check,
+            "promotion_by_compaction": options.hot_parts.promotion_by_compaction,
+            "promotion_by_flush": options.hot_parts.promotion_by_flush,
             "workload": options.workload.name(),
             "keys": options.keys.to_string(),
             "records": options.records,

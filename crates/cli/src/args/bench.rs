@@ -32,6 +32,18 @@ pub struct Bench {
     /// How the system kelvin tells hot records: ralt, lru, clock, oracle, off [default: ralt]
     #[arg(long, value_name = "NAME", help_heading = "What")]
     pub hotness: Option<String>,
+    /// Let hot records go when their table leaves the fast disk
+    #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
+    pub no_retention: bool,
+    /// Promote whatever is read from the slow disk, hot or not
+    #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
+    pub no_hotness_check: bool,
+    /// Let no compaction promote what it passes
+    #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
+    pub no_promotion_by_compaction: bool,
+    /// Empty a full promotion cache instead of writing it to the fast disk
+    #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
+    pub no_promotion_by_flush: bool,
     /// The mix of operations
     #[arg(long, value_name = "NAME", default_value = "RO", help_heading = "What")]
     pub workload: String,

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
-use kelvin::Error;
+use kelvin::{Error, HotParts};
 use kelvin_workload::{
     BenchOptions, DeviceLimits, Progress, ProgressUpdate, Report, System, compare, html, run as measure,
 };
@@ -108,8 +108,16 @@ fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchO
     let is_meant = system == System::Kelvin || args.vs.is_none();
     let hotness = args.hotness.as_deref().filter(|_| is_meant).map(str::parse).transpose()?;
     let fast_capacity = args.fast_capacity.or(system.is_tiered().then_some(data_bytes / DATA_OVER_FAST));
+    let mut hot_parts = HotParts::default();
+    if is_meant {
+        hot_parts.retention = !args.no_retention;
+        hot_parts.hotness_check = !args.no_hotness_check;
+        hot_parts.promotion_by_compaction = !args.no_promotion_by_compaction;
+        hot_parts.promotion_by_flush = !args.no_promotion_by_flush;
+    }
     Ok(BenchOptions {
         hotness,
+        hot_parts,
         workload: args.workload.parse()?,
         keys: args.keys.parse()?,
         records: args.records,

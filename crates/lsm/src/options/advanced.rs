@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use kelvin_storage::IoMode;
 
-use super::Hotness;
+use super::{HotParts, Hotness};
 
 /// Everything a user does not meet. `None` means: derive it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advanced {
     /// How hot records are told from cold ones; [`Hotness::Ralt`] with a slow tier, and only there.
     pub hotness: Option<Hotness>,
+    /// What is done about hot records.
+    pub hot_parts: HotParts,
     /// Bytes of a data block on the fast tier before compression.
     pub fast_block_bytes: Option<usize>,
     /// Bytes of a data block on the slow tier before compression.
@@ -70,6 +72,7 @@ impl Default for Advanced {
     fn default() -> Self {
         Self {
             hotness: None,
+            hot_parts: HotParts::default(),
             fast_block_bytes: None,
             slow_block_bytes: None,
             restart_interval: 16,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kelvin_base::Tier;
 use kelvin_storage::IoMode;
 
-use super::{CompressionChoice, Durability, Hotness, Profile};
+use super::{CompressionChoice, Durability, HotParts, Hotness, Profile};
 
 /// Every figure the engine runs by. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub struct Config {
     pub pinned_bytes_max: u64,
     /// How hot records are told from cold ones.
     pub hotness: Hotness,
+    /// What is done about them.
+    pub hot_parts: HotParts,
     /// What the hot-key tracker may take of the memory; 0 where it keeps none of its own, or knows no limit.
     pub hotness_memory_bytes: u64,
     /// Bytes of records read from the slow tier that promotion caches keep over all keyspaces; 0 to keep none.

@@ -233,6 +233,7 @@ pub(super) fn derive(options: &Options) -> Config {
         memtable_budget_bytes: memtables.budget_bytes,
         process_bytes: process_bytes(options),
         pinned_bytes_max: pinned_bytes_max(options, &memtables, table_bytes, compaction_readahead_bytes),
+        hot_parts: advanced.hot_parts,
         hotness: choice.of("hotness", advanced.hotness, hotness(options)),
         hotness_memory_bytes: hotness_memory_bytes(options),
         promotion_bytes_max: promotion_bytes_max(options, table_bytes),

@@ -47,6 +47,25 @@ impl Hotness {
     }
 }
 
+/// What is done about hot records. Parts can be left out to see what each is worth (HotRAP tables 3 to 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HotParts {
+    /// Hot records stay on the fast tier when their table leaves it.
+    pub retention: bool,
+    /// Only hot ones of the records read from the slow tier are promoted.
+    pub hotness_check: bool,
+    /// Compactions to the slow tier promote records of the promotion cache that they pass.
+    pub promotion_by_compaction: bool,
+    /// A full promotion cache is written to the fast tier; if not, it is emptied.
+    pub promotion_by_flush: bool,
+}
+
+impl Default for HotParts {
+    fn default() -> Self {
+        Self { retention: true, hotness_check: true, promotion_by_compaction: true, promotion_by_flush: true }
+    }
+}
+
 impl fmt::Display for Hotness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

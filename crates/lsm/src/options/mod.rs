@@ -31,7 +31,7 @@ pub use advanced::Advanced;
 pub use config::Config;
 pub use env::Env;
 pub use explain::ConfigRow;
-pub use hotness::Hotness;
+pub use hotness::{HotParts, Hotness};
 pub use units::human_bytes;
 
 /// What an acknowledged write survives (promise 1).

@@ -74,7 +74,10 @@ impl Engine {
     fn promote(&self, keyspace: &KeyspaceState) -> Result<()> {
         let (claim, taken) = keyspace.promotion.claim_all();
         let _counted = self.files.memory.charge(MemoryPart::Promotion, bytes_of(&taken));
-        let is_hot = |(key, _): &(Bytes, Promoted)| self.tracker.is_hot(key);
+        let parts = self.config.hot_parts;
+        let is_hot = |(key, _): &(Bytes, Promoted)| {
+            parts.promotion_by_flush && (!parts.hotness_check || self.tracker.is_hot(key))
+        };
         let (hot, cold): (Records, Records) = taken.into_iter().partition(is_hot);
         self.counters.work.boundary.not_hot_bytes.add(bytes_of(&cold));
         let outcome = if bytes_of(&hot) < self.config.promotion_bytes_max / WORTHWHILE {

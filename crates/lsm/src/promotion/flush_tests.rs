@@ -7,7 +7,7 @@ use kelvin_storage::fault::{EIO, Effect, FaultStorage, Op, Rule};
 use super::testing::HalfRead;
 use crate::db::Db;
 use crate::db::testing::{World, key, lay_floor, put_on_slow, value};
-use crate::options::{Hotness, Options};
+use crate::options::{HotParts, Hotness, Options};
 use crate::version::{FIRST_SLOW, LEVELS_FAST};
 
 const RECORDS: usize = 3_000;
@@ -176,4 +176,28 @@ fn no_compaction_of_the_slow_tier_begins_while_a_promotion_is_under_way() {
     world.settle();
     assert_value(&db, 5, Some("two"));
     assert!(db.state.view().version.levels[..LEVELS_FAST].iter().all(|level| level.tables.is_empty()));
+}
+
+#[test]
+fn parts_that_are_left_out_do_nothing() {
+    let promoted = |parts: HotParts| {
+        let world = World::new();
+        let mut options = options(&world, Hotness::Oracle);
+        options.advanced.hot_parts = parts;
+        let db = Db::open(options).unwrap();
+        lay_floor(&db, FIRST_SLOW);
+        put_on_slow(&db, 0..RECORDS, "one");
+        // Once each: the exact tracker does not know them as hot yet.
+        (0..RECORDS).step_by(3).for_each(|number| {
+            assert_value(&db, number, Some("one"));
+            world.settle();
+        });
+        assert!(db.check().is_well());
+        copies(&db)
+    };
+    let checked = promoted(HotParts::default());
+    let unchecked = promoted(HotParts { hotness_check: false, ..HotParts::default() });
+    let without_flush = promoted(HotParts { promotion_by_flush: false, ..HotParts::default() });
+    assert!(unchecked > checked && unchecked > 500, "{unchecked}, {checked} with the check");
+    assert_eq!(without_flush, 0);
 }

@@ -13,6 +13,7 @@ use super::testing::{Entry, HashTracker, TestFiles, Tree, entries_of};
 use super::tests::{KEYS, LEVELS, check_reads, compacted, plan, random_tree, sequence_of};
 use super::{Cooling, Retention, Routed, run};
 use crate::iter::testing::{Dice, History, internal};
+use crate::options::HotParts;
 use crate::version::TableFile;
 
 /// The last fast level of the trees here. The hot level's runs lie between it and the next one.
@@ -118,6 +119,7 @@ impl World {
             plan.retain_level = Some(LAST_FAST);
             ctx.retention = Some(Arc::new(Retention {
                 tracker: Arc::new(HashTracker { seed: dice.below(1000), hot: [0, 100, 256][dice.index(3)] }),
+                parts: HotParts::default(),
                 options: self.files.options,
                 target_bytes: plan.target_file_bytes,
                 guards: self.hot.iter().map(|run| vec![Arc::clone(run)]).collect(),

@@ -44,6 +44,7 @@ use parking_lot::Mutex;
 use self::output::{OutputWriter, Shape};
 use super::pick::Plan;
 use crate::memory::MemoryBudget;
+use crate::options::HotParts;
 use crate::version::{FIRST_SLOW, LEVELS_FAST, TableFile, TableMeta, Version};
 
 /// The file of a table to be written.
@@ -139,6 +140,8 @@ impl fmt::Debug for JobContext {
 pub struct Retention {
     /// Tells which keys are hot.
     pub tracker: Arc<dyn HotTracker>,
+    /// What of it is done.
+    pub parts: HotParts,
     /// How tables of the fast level are made.
     pub options: TableOptions,
     /// Their size, bytes.

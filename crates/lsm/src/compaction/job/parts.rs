@@ -178,6 +178,7 @@ impl Work {
             pass.hot = Some(HotSide {
                 out: self.hot_output(retention, &none),
                 tracker: &*retention.tracker,
+                parts: retention.parts,
                 promoted_sources: usize::from(!retention.promoted.is_empty()),
                 fast_sources,
                 guards: Below::runs(&retention.guards),

@@ -23,6 +23,7 @@ use kelvin_base::{HotTracker, InternalIterator, Result};
 use super::below::Below;
 use super::output::OutputWriter;
 use super::{Retention, Routed};
+use crate::options::HotParts;
 
 /// Where an entry goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct HotSide<'a> {
     pub out: OutputWriter<'a>,
     /// Tells what is hot.
     pub tracker: &'a dyn HotTracker,
+    /// What of it is done.
+    pub parts: HotParts,
     /// Sources of the merge that hold records of the promotion cache; they come first.
     pub promoted_sources: usize,
     /// Sources after those that hold tables of the fast tier.
@@ -53,12 +56,20 @@ impl HotSide<'_> {
     /// The way of an entry that the rules keep. `is_newest`: nothing of its key was written yet, and no range tombstone
     /// covers it.
     pub fn way(&self, key: &[u8], kind_byte: u8, is_newest: bool, source: usize, guarded: bool) -> Way {
-        let may_stay = is_newest && self.is_fast(source);
+        let is_wanted = || {
+            let parts = self.parts;
+            let (may, checked) = if source < self.promoted_sources {
+                (parts.promotion_by_compaction, parts.hotness_check)
+            } else {
+                (parts.retention, true)
+            };
+            is_newest && self.is_fast(source) && may && (!checked || self.tracker.is_hot(key))
+        };
         match Kind::from_byte(kind_byte) {
             Some(Kind::Value | Kind::Deletion) if guarded => Way::Hot,
-            Some(Kind::Copy) if may_stay && self.tracker.is_hot(key) => Way::Hot,
+            Some(Kind::Copy) if is_wanted() => Way::Hot,
             Some(Kind::Copy) => Way::Nowhere,
-            Some(Kind::Value) if may_stay && self.tracker.is_hot(key) => Way::Hot,
+            Some(Kind::Value) if is_wanted() => Way::Hot,
             _ => Way::Output,
         }
     }
