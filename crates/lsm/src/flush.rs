@@ -15,6 +15,7 @@ use crate::db::engine::Engine;
 use crate::files::Files;
 use crate::install::dropped;
 use crate::memtable::MemTable;
+use crate::options::HotParts;
 use crate::schedule::{Kind, Work};
 use crate::space::{Priority, Reservation};
 use crate::tiers::Purpose;
@@ -170,7 +171,7 @@ impl Engine {
         let installed = self.install_or_remove(&keyspace, edit, &[], &metas, &consumed);
         self.counters.work.compactions.add(1);
         if installed.is_ok() && plan.retain_level.is_some() {
-            note_all_hot(&keyspace, plan, &metas);
+            note_kept(&keyspace, plan, &metas);
         }
         self.forgive_dropped(&keyspace, installed)
     }
@@ -188,7 +189,10 @@ impl Engine {
         if let Some(level) = plan.retain_level {
             context.retention = Some(Arc::new(Retention {
                 tracker: Arc::clone(&self.tracker),
-                parts: self.config.hot_parts,
+                parts: HotParts {
+                    retention: self.config.hot_parts.retention && plan.keeps_hot,
+                    ..self.config.hot_parts
+                },
                 options: self.table_options(level, Tier::Fast),
                 target_bytes: self.config.table_bytes,
                 guards: job::guards(&version, plan),
@@ -334,7 +338,7 @@ impl Engine {
 }
 
 /// Marks what a boundary compaction kept of a table of which next to nothing went.
-fn note_all_hot(keyspace: &KeyspaceState, plan: &Plan, metas: &[TableMeta]) {
+fn note_kept(keyspace: &KeyspaceState, plan: &Plan, metas: &[TableMeta]) {
     let of_fast = |meta: &&TableMeta| meta.tier == Tier::Fast;
     let before: u64 =
         plan.tables().map(|(_, file)| &file.meta).filter(of_fast).map(|meta| meta.size_bytes).sum();
@@ -342,7 +346,8 @@ fn note_all_hot(keyspace: &KeyspaceState, plan: &Plan, metas: &[TableMeta]) {
     if after + before / RETAIN_BENEFIT > before {
         let version = &keyspace.peek().version;
         for meta in metas.iter().filter(of_fast) {
-            version.find(meta.number).inspect(|(_, file)| file.set_all_hot());
+            let times = if plan.keeps_hot { 1 } else { 2 };
+            version.find(meta.number).inspect(|(_, file)| file.set_times_kept(times));
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use kelvin_base::{Error, Result};
@@ -95,7 +95,7 @@ pub struct TableFile {
     opener: Arc<dyn TableOpener>,
     slot: Arc<Slot>,
     being_compacted: AtomicBool,
-    all_hot: AtomicBool,
+    times_kept: AtomicU8,
     obsolete: AtomicBool,
 }
 
@@ -108,7 +108,7 @@ impl TableFile {
             opener,
             slot: Arc::default(),
             being_compacted: AtomicBool::new(false),
-            all_hot: AtomicBool::new(false),
+            times_kept: AtomicU8::new(0),
             obsolete: AtomicBool::new(false),
         }
     }
@@ -162,16 +162,15 @@ impl TableFile {
         self.being_compacted.store(yes, Ordering::Release);
     }
 
-    /// True if it is what a boundary compaction kept of a table that was hot all over.
+    /// How many boundary compactions in a row have kept nearly all of what it holds.
     #[must_use]
-    pub fn is_all_hot(&self) -> bool {
-        self.all_hot.load(Ordering::Relaxed)
+    pub fn times_kept(&self) -> u8 {
+        self.times_kept.load(Ordering::Relaxed)
     }
 
-    /// A boundary compaction kept nearly all of a table and left this: the next one moves it on as a whole, so that
-    /// picking ends.
-    pub fn set_all_hot(&self) {
-        self.all_hot.store(true, Ordering::Relaxed);
+    /// Says how many boundary compactions in a row have kept nearly all of it: the next one keeps less, so that picking ends.
+    pub fn set_times_kept(&self, times: u8) {
+        self.times_kept.store(times, Ordering::Relaxed);
     }
 
     /// The file is deleted once nobody holds it any more. Only after an edit without it is durable.

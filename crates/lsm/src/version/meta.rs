@@ -2,11 +2,9 @@
 //!
 //! Tests: round trips and refusals in `edit.rs`.
 
-use std::ops::Bound;
-
 use bytes::Bytes;
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
-use kelvin_base::{KEY_BYTES_MAX, KeyRange, Sequence, Tier};
+use kelvin_base::{KEY_BYTES_MAX, Sequence, Tier};
 
 /// Facts about one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,14 +60,6 @@ impl TableMeta {
         } else {
             user_key <= self.largest.as_ref()
         }
-    }
-
-    /// Its range.
-    #[must_use]
-    pub fn range(&self) -> KeyRange<'_> {
-        let last = self.largest.as_ref();
-        let end = if self.largest_exclusive { Bound::Excluded(last) } else { Bound::Included(last) };
-        KeyRange { start: &self.smallest, end }
     }
 
     /// True if the table's range and that of `other` have a key in common.

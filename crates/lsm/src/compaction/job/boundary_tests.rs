@@ -10,7 +10,7 @@ use kelvin_base::{SEQUENCE_MAX, Sequence, Tier};
 use kelvin_table::Fragments;
 
 use super::testing::{Entry, HashTracker, TestFiles, Tree, entries_of};
-use super::tests::{KEYS, LEVELS, check_reads, compacted, plan, random_tree, sequence_of};
+use super::tests::{KEYS, check_reads, compacted, plan, random_tree, sequence_of};
 use super::{Cooling, Retention, Routed, run};
 use crate::iter::testing::{Dice, History, internal};
 use crate::options::HotParts;
@@ -99,31 +99,36 @@ impl World {
         if tables.is_empty() {
             return;
         }
-        let chosen = Arc::clone(&tables[dice.index(tables.len())]);
-        let meets = |file: &&Arc<TableFile>| file.meta.overlaps(&chosen.meta);
+        let from = dice.index(tables.len());
+        let chosen = tables[from..tables.len().min(from + 1 + dice.index(3))].to_vec();
+        let (first, last) = (&chosen[0].meta, &chosen[chosen.len() - 1].meta);
+        // The range over all of them, the gaps between them included.
+        let meets =
+            |file: &&Arc<TableFile>| file.meta.reaches(&first.smallest) && last.reaches(&file.meta.smallest);
         let deeper: Vec<_> = self.tree.levels[LAST_FAST + 1].iter().filter(meets).map(Arc::clone).collect();
-        let mut plan =
-            plan(vec![(LAST_FAST, vec![Arc::clone(&chosen)]), (LAST_FAST + 1, deeper)], LAST_FAST + 1);
+        let mut plan = plan(vec![(LAST_FAST, chosen.clone()), (LAST_FAST + 1, deeper)], LAST_FAST + 1);
         let mut ctx = self.files.context(snapshots.to_vec());
         ctx.deeper = self.tree.levels[LAST_FAST + 2..].to_vec();
         plan.output_tier = Tier::Slow;
         plan.target_file_bytes = [1, 150, 1 << 20][dice.index(3)];
         plan.boundaries = (0..dice.below(4)).map(|_| History::key(dice.below(KEYS)).into()).collect();
         let retains = !dice.one_in(4);
-        if !retains || chosen.meta.range_tombstones > 0 {
+        if !retains || chosen.iter().any(|file| file.meta.range_tombstones > 0) {
             let before = self.hot.len();
-            self.hot.retain(|run| !run.meta.overlaps(&chosen.meta));
+            self.hot.retain(|run| !meets(&run));
             self.evicted += before - self.hot.len();
         }
         if retains {
             plan.retain_level = Some(LAST_FAST);
             ctx.retention = Some(Arc::new(Retention {
                 tracker: Arc::new(HashTracker { seed: dice.below(1000), hot: [0, 100, 256][dice.index(3)] }),
-                parts: HotParts::default(),
+                parts: HotParts { retention: !dice.one_in(4), ..HotParts::default() },
                 options: self.files.options,
                 target_bytes: plan.target_file_bytes,
                 guards: self.hot.iter().map(|run| vec![Arc::clone(run)]).collect(),
-                promoted: promotable(dice, &self.tree, |key| chosen.meta.contains(key)),
+                promoted: promotable(dice, &self.tree, |key| {
+                    chosen.iter().any(|file| file.meta.contains(key))
+                }),
             }));
         }
         let output = run(&plan, &ctx).unwrap();
@@ -174,9 +179,12 @@ fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_an
                 3 => world.merge_runs(&mut dice, &snapshots),
                 1 => {
                     // Above or below the boundary, never across it.
-                    let level = [0, LEVELS - 2][dice.index(2)];
-                    let after = compacted(&world.files, &mut dice, &world.tree, level, &snapshots);
-                    world.tree = after.unwrap_or(world.tree);
+                    let whole = world.whole();
+                    let level = [0, whole.levels.len() - 2][dice.index(2)];
+                    if let Some(mut after) = compacted(&world.files, &mut dice, &whole, level, &snapshots) {
+                        after.levels.drain(LAST_FAST + 1..LAST_FAST + 1 + world.hot.len());
+                        world.tree = after;
+                    }
                 }
                 _ => world.cross(&mut dice, &snapshots),
             }

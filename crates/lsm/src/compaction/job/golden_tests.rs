@@ -128,6 +128,7 @@ impl Case {
         let target_bytes = word("target=").map_or(1 << 20, |bytes| bytes.parse().unwrap());
         let plan = Plan {
             retain_level: None,
+            keeps_hot: false,
             evicts: Vec::new(),
             keyspace: 0,
             reason: Reason::Size,

@@ -32,6 +32,7 @@ pub(super) fn plan(inputs: Vec<(usize, Vec<Arc<TableFile>>)>, output_level: usiz
         output_level,
         output_tier: Tier::Fast,
         retain_level: None,
+        keeps_hot: false,
         evicts: Vec::new(),
         target_file_bytes: 1 << 20,
         overlap_bytes_max: 10 << 20,

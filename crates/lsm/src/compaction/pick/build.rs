@@ -18,6 +18,20 @@ pub const OVERLAP_TABLES_FAST_MAX: u64 = 4;
 /// What a table takes beyond its share of the entries: tail, index and filter of its own, the disk block it ends in.
 const TABLE_FRAMING_BYTES: u64 = 8 << 10;
 
+/// Tables of the hot level with their levels.
+type Evicted = Vec<(usize, Arc<TableFile>)>;
+
+/// What stays on the fast tier of tables that go to the slow one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// What is hot, and what is newer than a copy in the hot level.
+    Hot,
+    /// What is newer than a copy in the hot level.
+    Newer,
+    /// Nothing: the hot level gives up the copies in their range.
+    Nothing,
+}
+
 /// What was chosen.
 pub(super) struct Choice {
     pub reason: Reason,
@@ -25,8 +39,8 @@ pub(super) struct Choice {
     /// In the level's order.
     pub tables: Vec<Arc<TableFile>>,
     pub output_level: usize,
-    /// What is hot may stay on the fast tier, if it comes from there.
-    pub retains: bool,
+    /// What becomes of its fast tables beside what goes down.
+    pub keeps: Keeps,
 }
 
 /// The tier that tables written to `level` belong to.
@@ -57,27 +71,30 @@ pub(super) fn meeting<'a>(
 }
 
 /// What a choice that goes from the fast levels to the slow ones keeps and evicts: the level that what is hot stays in, if it
-/// may stay, and tables of the hot level that must not stay below what is newer.
+/// may stay, and tables of the hot level that must not stay below what is newer. `None` if somebody else writes where that stays.
 fn across_boundary(
     input: &PickInput<'_>,
     version: &Version,
     choice: &Choice,
     range: &(Bytes, Bytes, bool),
-) -> (Option<usize>, Vec<(usize, Arc<TableFile>)>) {
+) -> Option<(Option<usize>, Evicted)> {
     if choice.level >= LEVELS_FAST || choice.output_level < FIRST_SLOW {
-        return (None, Vec::new());
+        return Some((None, Vec::new()));
     }
-    // One table's range is free for what comes of it; between several, other compactions may write.
-    let is_one_fast = matches!(&choice.tables[..], [only] if only.meta.tier == Tier::Fast);
-    let may_retain = choice.retains && choice.level > 0 && is_one_fast && input.tracker.is_some();
-    let retain_level = may_retain.then_some(choice.level).filter(|_| input.config.two_tiers);
+    let is_fast = choice.tables.iter().all(|file| file.meta.tier == Tier::Fast);
+    let may_keep = choice.keeps != Keeps::Nothing && choice.level > 0 && is_fast && input.tracker.is_some();
+    let retain_level = may_keep.then_some(choice.level).filter(|_| input.config.two_tiers);
+    // It is written into the range of the chosen tables, the gaps between them included.
+    if retain_level.is_some_and(|level| input.running.writes(version.keyspace, level, &range.0, &range.1)) {
+        return None;
+    }
     let has_stones = choice.tables.iter().any(|file| file.meta.range_tombstones > 0);
     let evicts = if retain_level.is_none() || has_stones { hot_tables(version, range) } else { Vec::new() };
-    (retain_level, evicts)
+    Some((retain_level, evicts))
 }
 
 /// Tables of the hot level that meet `range`, with their levels.
-pub fn hot_tables(version: &Version, range: &(Bytes, Bytes, bool)) -> Vec<(usize, Arc<TableFile>)> {
+pub fn hot_tables(version: &Version, range: &(Bytes, Bytes, bool)) -> Evicted {
     (LEVELS_FAST..FIRST_SLOW)
         .flat_map(|level| {
             meeting(version, level, range).into_iter().map(move |file| (level, Arc::clone(file)))
@@ -88,7 +105,8 @@ pub fn hot_tables(version: &Version, range: &(Bytes, Bytes, bool)) -> Vec<(usize
 /// The plan of `choice`; `None` if it meets something that runs.
 pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) -> Option<Plan> {
     let range = hull(&choice.tables)?;
-    let (retain_level, evicts) = across_boundary(input, version, &choice, &range);
+    let (retain_level, evicts) = across_boundary(input, version, &choice, &range)?;
+    let keeps_hot = choice.keeps == Keeps::Hot;
     let chosen_bytes: u64 = choice.tables.iter().map(|file| file.meta.size_bytes).sum();
     let mut inputs = vec![(choice.level, choice.tables)];
     if choice.output_level > choice.level {
@@ -131,6 +149,7 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         output_level: choice.output_level,
         output_tier,
         retain_level,
+        keeps_hot,
         evicts,
         // L0 tables are ordered by age: a merge of some must give one.
         target_file_bytes: if choice.output_level == 0 { u64::MAX } else { table_bytes },

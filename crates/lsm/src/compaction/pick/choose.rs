@@ -4,11 +4,12 @@
 //! cleaning. The first plan that meets nothing running and fits in the free space is taken; if none within the fast
 //! tier fits, or writers wait for room, a boundary compaction makes some.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
-use kelvin_base::Tier;
+use kelvin_base::{KeyRange, Tier};
 
-use super::build::{Choice, build, hull, meeting, mostly_expired, tier_of};
+use super::build::{Choice, Keeps, build, hull, meeting, mostly_expired, tier_of};
 use super::hot::tend;
 use super::{PickInput, Plan, Reason, Targets, shares, targets};
 use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, Version, is_hot_run, next_level};
@@ -157,8 +158,13 @@ fn level_zero(
     while count > 0 {
         let oldest: Vec<u64> = tables.iter().rev().take(count).map(|file| file.meta.number).collect();
         let chosen = connected_with_oldest(&with_older(tables, |file| oldest.contains(&file.meta.number)));
-        let choice =
-            Choice { reason: Reason::LevelZero, level: 0, tables: chosen, output_level, retains: false };
+        let choice = Choice {
+            reason: Reason::LevelZero,
+            level: 0,
+            tables: chosen,
+            output_level,
+            keeps: Keeps::Nothing,
+        };
         if let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) {
             return Some(plan);
         }
@@ -207,50 +213,75 @@ fn within_level_zero(
     if newest.len() < input.config.l0_trigger_files.max(2) {
         return None;
     }
-    let choice =
-        Choice { reason: Reason::WithinLevelZero, level: 0, tables: newest, output_level: 0, retains: false };
+    let choice = Choice {
+        reason: Reason::WithinLevelZero,
+        level: 0,
+        tables: newest,
+        output_level: 0,
+        keeps: Keeps::Nothing,
+    };
     build(input, version, choice).filter(|plan| accept(plan))
 }
 
-/// A table that could go down, and whether what is hot of it may stay.
-struct Ranked<'a> {
+/// Tables that could go down together, and what of them may stay.
+struct Ranked {
     /// The least goes first, then the oldest.
     cost: u64,
-    file: &'a Arc<TableFile>,
-    retains: bool,
+    tables: Vec<Arc<TableFile>>,
+    keeps: Keeps,
 }
 
 /// The order in which tables of `level` go to `output_level`: least overlap for what they take away, deletions count
-/// double. Across the boundary of the tiers a table takes away what is not hot of it; one that is hot all over goes only
-/// when no other can, the oldest first and as a whole (HotRAP section 3.4).
-fn ranked<'a>(
-    input: &PickInput<'_>,
-    version: &'a Version,
-    (level, output_level): (usize, usize),
-) -> Vec<Ranked<'a>> {
+/// double. Across the boundary of the tiers a table takes away what is not hot of it, and small ones that follow each other go
+/// together; one that is hot all over goes only when no other can, the oldest first (HotRAP section 3.4).
+fn ranked(input: &PickInput<'_>, version: &Version, (level, output_level): (usize, usize)) -> Vec<Ranked> {
     let two_tiers = input.config.two_tiers;
     let is_boundary =
         tier_of(level, two_tiers) == Tier::Fast && tier_of(output_level, two_tiers) == Tier::Slow;
-    let tracker = input.tracker.filter(|_| is_boundary);
-    let rank = |file: &'a Arc<TableFile>| {
-        let meta = &file.meta;
-        let below = version.overlapping_table(output_level, meta);
+    let tracker = input.tracker.filter(|_| is_boundary && level > 0);
+    let files = &version.levels[level].tables;
+    let free = (0..files.len()).filter(|at| !files[*at].is_being_compacted());
+    let rank = |at: usize| {
+        let tables =
+            if tracker.is_some() { neighbours(input, &files[at..]) } else { vec![Arc::clone(&files[at])] };
+        let range = hull(&tables).unwrap_or_default();
+        let below = meeting(version, output_level, &range);
         let overlap_bytes: u64 = below.iter().map(|file| file.meta.size_bytes).sum();
-        let hot_bytes = tracker.map_or(0, |tracker| tracker.hot_size(meta.range()));
-        let benefit_bytes = meta.size_bytes.saturating_sub(hot_bytes);
-        let retains =
-            tracker.is_some() && benefit_bytes >= meta.size_bytes / RETAIN_BENEFIT && !file.is_all_hot();
-        if tracker.is_some() && !retains {
-            return Ranked { cost: u64::MAX, file, retains };
+        let size_bytes: u64 = tables.iter().map(|file| file.meta.size_bytes).sum();
+        let (start, last) = (range.0.as_ref(), range.1.as_ref());
+        let end = if range.2 { Bound::Excluded(last) } else { Bound::Included(last) };
+        let hot_bytes =
+            tracker.map_or(0, |tracker| tracker.hot_size(KeyRange { start, end })).min(size_bytes);
+        let benefit_bytes = size_bytes - hot_bytes;
+        let keeps = match tables.iter().map(|file| file.times_kept()).max() {
+            _ if tracker.is_none() => Keeps::Nothing,
+            Some(0) if benefit_bytes >= size_bytes / RETAIN_BENEFIT => Keeps::Hot,
+            Some(0 | 1) => Keeps::Newer,
+            _ => Keeps::Nothing,
+        };
+        if tracker.is_some() && keeps != Keeps::Hot {
+            return Ranked { cost: u64::MAX, tables, keeps };
         }
-        let cost = u128::from(overlap_bytes) + u128::from(meta.size_bytes - benefit_bytes);
+        let cost = u128::from(overlap_bytes) + u128::from(hot_bytes);
         let cost = u64::try_from(cost * 1024 / u128::from(benefit_bytes.max(1))).unwrap_or(u64::MAX - 1);
-        Ranked { cost: if is_dense(file) { cost / 2 } else { cost }, file, retains }
+        let is_dense = tables.iter().any(|file| is_dense(file));
+        Ranked { cost: if is_dense { cost / 2 } else { cost }, tables, keeps }
     };
-    let mut order: Vec<Ranked<'_>> =
-        version.levels[level].tables.iter().filter(|file| !file.is_being_compacted()).map(rank).collect();
-    order.sort_by_key(|one| (one.cost, one.file.meta.number));
+    let mut order: Vec<Ranked> = free.map(rank).collect();
+    order.sort_by_key(|one| (one.cost, one.tables.iter().map(|file| file.meta.number).min()));
     order
+}
+
+/// The first of `files` and those after it that are no more than a table together: what boundary compactions left of
+/// several tables becomes one again.
+fn neighbours(input: &PickInput<'_>, files: &[Arc<TableFile>]) -> Vec<Arc<TableFile>> {
+    let mut bytes = 0;
+    let fits = |file: &&Arc<TableFile>| {
+        bytes += file.meta.size_bytes;
+        !file.is_being_compacted() && bytes <= input.config.table_bytes[Tier::Fast.index()]
+    };
+    let count = files.iter().take_while(fits).count().max(1);
+    files.iter().take(count).map(Arc::clone).collect()
 }
 
 /// A compaction of the best table of `level` into `output_level`, levels between being empty.
@@ -262,13 +293,13 @@ fn one_level(
     accept: &mut dyn FnMut(&Plan) -> bool,
 ) -> Option<Plan> {
     let mut too_large = None;
-    for Ranked { file, retains, .. } in ranked(input, version, (level, output_level)) {
-        let mut with = |retains| {
-            let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level, retains };
+    for Ranked { tables, keeps, .. } in ranked(input, version, (level, output_level)) {
+        let mut with = |keeps| {
+            let choice = Choice { reason, level, tables: tables.clone(), output_level, keeps };
             build(input, version, choice).filter(|plan| accept(plan))
         };
         // Without room for what stays, everything goes.
-        let plan = if retains { with(true).or_else(|| with(false)) } else { with(false) };
+        let plan = with(keeps).or_else(|| (keeps != Keeps::Nothing).then(|| with(Keeps::Nothing)).flatten());
         let Some(plan) = plan else { continue };
         if plan.input_bytes <= input.config.plan_bytes_max {
             return Some(plan);
@@ -303,7 +334,8 @@ fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan)
         } else {
             continue;
         };
-        let choice = Choice { reason, level, tables: vec![Arc::clone(file)], output_level, retains: false };
+        let choice =
+            Choice { reason, level, tables: vec![Arc::clone(file)], output_level, keeps: Keeps::Nothing };
         if let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) {
             return Some(plan);
         }
@@ -327,8 +359,13 @@ pub(super) fn make_room(input: &PickInput<'_>) -> Option<Plan> {
             return None;
         }
         let tables = version.levels[0].tables.last().map(Arc::clone).into_iter().collect();
-        let choice =
-            Choice { reason: Reason::FastFull, level: 0, tables, output_level: FIRST_SLOW, retains: false };
+        let choice = Choice {
+            reason: Reason::FastFull,
+            level: 0,
+            tables,
+            output_level: FIRST_SLOW,
+            keeps: Keeps::Nothing,
+        };
         build(input, version, choice).filter(|plan| accept(plan))
     })
 }

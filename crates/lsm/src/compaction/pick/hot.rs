@@ -93,6 +93,7 @@ fn empty(version: &Version) -> Plan {
         output_level: LEVELS_FAST,
         output_tier: Tier::Fast,
         retain_level: None,
+        keeps_hot: false,
         evicts: Vec::new(),
         target_file_bytes: u64::MAX,
         overlap_bytes_max: u64::MAX,

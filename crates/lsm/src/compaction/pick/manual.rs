@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kelvin_base::Tier;
 
-use super::build::{Choice, build, hull, mostly_expired};
+use super::build::{Choice, Keeps, build, hull, mostly_expired};
 use super::choose::{allowed, fits, lies_below, make_room, output_of_level_zero, with_older};
 use super::{PickInput, Plan, Reason, shares, targets};
 use crate::version::{TableFile, Version, is_hot_run, next_level};
@@ -48,7 +48,7 @@ pub fn pick_range(
         let wanted: Vec<u64> = tables.iter().map(|file| file.meta.number).collect();
         let chosen = with_older(&version.levels[0].tables, |file| wanted.contains(&file.meta.number));
         let output_level = output_of_level_zero(version, &targets);
-        Some(Choice { reason: Reason::Manual, level, tables: chosen, output_level, retains: false })
+        Some(Choice { reason: Reason::Manual, level, tables: chosen, output_level, keeps: Keeps::Nothing })
     } else {
         step(input, version, level, &tables, created_before)
     };
@@ -90,7 +90,7 @@ fn step(
             level,
             tables: run,
             output_level: next_level(level),
-            retains: false,
+            keeps: Keeps::Nothing,
         });
     }
     let worth = |file: &TableFile| {
@@ -104,6 +104,6 @@ fn step(
         level,
         tables: vec![Arc::clone(file)],
         output_level: level,
-        retains: false,
+        keeps: Keeps::Nothing,
     })
 }

@@ -145,6 +145,8 @@ pub struct Plan {
     /// The fast level that takes the place of its input there with what is hot: a boundary compaction that retains and
     /// promotes (HotRAP section 3.4). `None` if everything goes to the output level.
     pub retain_level: Option<usize>,
+    /// What is hot stays there; else only what must stay above the hot level.
+    pub keeps_hot: bool,
     /// Tables of the hot level that leave with it: copies that something newer in the inputs may concern.
     pub evicts: Vec<(usize, Arc<TableFile>)>,
     /// Size of an output table, bytes.

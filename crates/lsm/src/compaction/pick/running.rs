@@ -9,6 +9,7 @@ struct Claim {
     keyspace: u32,
     levels: Vec<usize>,
     output_level: usize,
+    retain_level: Option<usize>,
     smallest: Bytes,
     largest: Bytes,
     first_table: u64,
@@ -40,6 +41,7 @@ impl Running {
             keyspace: plan.keyspace,
             levels: plan.inputs.iter().map(|(level, _)| *level).collect(),
             output_level: plan.output_level,
+            retain_level: plan.retain_level,
             smallest: plan.smallest.clone(),
             largest: plan.largest.clone(),
             first_table: first_table(plan),
@@ -115,7 +117,7 @@ impl Running {
     pub(super) fn writes(&self, keyspace: u32, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
         self.claims.iter().any(|claim| {
             claim.keyspace == keyspace
-                && claim.output_level == level
+                && (claim.output_level == level || claim.retain_level == Some(level))
                 && claim.smallest.as_ref() <= largest
                 && smallest <= claim.largest.as_ref()
         })

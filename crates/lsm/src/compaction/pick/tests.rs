@@ -3,7 +3,7 @@
 //! A case is a title, lines that describe the tree, and `=>` lines with the answer. A table is
 //! `number:smallest..largest` (`..<` for an exclusive end), its size in bytes, and letters with figures: `d` deletions, `r` range
 //! tombstones, `x` expiring, `e` entries (10), `s` largest sequence number (its number), `!` if a compaction has it,
-//! `*` if one kept it whole. `hot key bytes,..` says how many bytes are hot from a key on.
+//! `*` how often one kept it whole. `hot key bytes,..` says how many bytes are hot from a key on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn parse_table(words: &str, level: usize, two_tiers: bool) -> Arc<TableFile> {
     facts.largest_exclusive = exclusive;
     facts.size_bytes = words.next().unwrap().parse().unwrap();
     facts.tier = if two_tiers && level >= FIRST_SLOW { Tier::Slow } else { Tier::Fast };
-    let (mut claimed, mut all_hot) = (false, false);
+    let (mut claimed, mut kept) = (false, 0);
     for word in words {
         let figure = || word[1..].parse::<u64>().unwrap();
         match &word[..1] {
@@ -86,15 +86,13 @@ fn parse_table(words: &str, level: usize, two_tiers: bool) -> Arc<TableFile> {
             "e" => facts.entries = figure(),
             "s" => facts.sequence_max = figure(),
             "!" => claimed = true,
-            "*" => all_hot = true,
+            "*" => kept = u8::try_from(figure()).unwrap(),
             _ => panic!("what is {word:?}?"),
         }
     }
     let file = TableFile::new(facts, opener);
     file.set_being_compacted(claimed);
-    if all_hot {
-        file.set_all_hot();
-    }
+    file.set_times_kept(kept);
     Arc::new(file)
 }
 
@@ -144,7 +142,8 @@ fn show_plan(plan: &Plan) -> String {
     }
     text += &format!(" -> {} {}", level_name(plan.output_level).replace(' ', ""), plan.output_tier);
     if let Some(level) = plan.retain_level {
-        text += &format!(" hot -> {}", level_name(level));
+        let what = if plan.keeps_hot { "hot" } else { "newer" };
+        text += &format!(" {what} -> {}", level_name(level));
     }
     for (yes, word) in [(plan.trivial_move, " move"), (plan.bottommost, " bottommost")] {
         if yes {
