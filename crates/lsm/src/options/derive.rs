@@ -26,7 +26,7 @@ const SCANS_IN_MEMORY: u64 = 32;
 /// Memory over what the hot-key tracker may take.
 const HOTNESS_IN_MEMORY: u64 = 16;
 /// Memory over what the promotion caches may hold.
-const PROMOTION_IN_MEMORY: u64 = 16;
+const PROMOTION_IN_MEMORY: u64 = 32;
 const SIZE_BYTES_MAX: u64 = 64 * MIB;
 const SIZE_BYTES_MIN: u64 = 16 * KIB;
 
@@ -184,7 +184,8 @@ fn pinned_bytes_max(
 ) -> u64 {
     let taken = [
         memtables.budget_bytes,
-        promotion_bytes_max(options, table_bytes),
+        // What a compaction or a flush has taken out, and what comes in meanwhile.
+        2 * promotion_bytes_max(options, table_bytes),
         working_bytes(options, readahead_bytes),
         process_bytes(options),
         options.memory / SCANS_IN_MEMORY,

@@ -136,7 +136,7 @@ impl Config {
             "memory less memtables, indexes, filters and buffers goes to the cache, never less than this";
         rows.size("cache_bytes_min", self.cache_bytes_min, why);
         if self.promotion_bytes_max > 0 {
-            let why = "one table, 1/16 of memory at most: records read from the slow tier, asked before it";
+            let why = "one table, 1/32 of memory at most: records read from the slow tier, asked before it";
             rows.size("promotion_bytes_max", self.promotion_bytes_max, why);
         }
         let why = "memory over 64 for each compaction, 32 KiB to 2 MiB";
