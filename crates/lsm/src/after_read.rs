@@ -103,10 +103,10 @@ fn is_deep(source: Source) -> bool {
     matches!(source, Source::Level(level, Tier::Slow) if level >= FIRST_SLOW)
 }
 
-/// The entry that duplicates a record. The value is copied: it is part of a whole block.
-fn promoted(sequence: Sequence, value: &[u8], expiry_ms: Option<u64>) -> Promoted {
+/// The entry that duplicates a record.
+fn promoted(sequence: Sequence, value: &Bytes, expiry_ms: Option<u64>) -> Promoted {
     match expiry_ms {
-        None => Promoted { sequence, kind_byte: Kind::Copy as u8, stored: Bytes::copy_from_slice(value) },
+        None => Promoted { sequence, kind_byte: Kind::Copy as u8, stored: value.clone() },
         Some(expiry_ms) => {
             let mut stored = Vec::with_capacity(8 + value.len());
             stored.extend_from_slice(&expiry_ms.to_le_bytes());

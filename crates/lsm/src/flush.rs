@@ -207,6 +207,8 @@ impl Engine {
         let work = &self.counters.work;
         if plan.retain_level.is_some() {
             work.boundary.add(&output.stats.routed);
+        } else {
+            work.boundary.not_hot_bytes.add(output.stats.routed.not_hot_bytes);
         }
         for tier in Tier::ALL {
             work.compaction_read_bytes[tier.index()].add(output.stats.read_bytes[tier.index()]);

@@ -199,7 +199,7 @@ impl Ahead {
 }
 
 /// Memtables, L0 tables and deeper levels that can hold keys inside the bounds, newest first. Runs of the hot level are left
-/// out: all their entries are copies of what a deeper level has, and that is read anyway.
+/// out: all their entries are copies of what a deeper level has, which is read anyway, or of what something above hides.
 fn sources(view: &View, ahead: &Ahead, sight: &Sight) -> Vec<Source> {
     let (lower, upper) = (sight.lower.as_deref(), sight.upper.as_deref());
     let mut sources: Vec<Source> =

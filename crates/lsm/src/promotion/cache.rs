@@ -115,7 +115,9 @@ impl PromotionCache {
             Err(NoRoom::Busy) => return Insertion::AbandonedLock,
             Ok(()) => {}
         }
-        shard.insert(Bytes::copy_from_slice(key), record);
+        // Only what is kept is copied: what was read is part of a whole block.
+        let stored = Bytes::copy_from_slice(&record.stored);
+        shard.insert(Bytes::copy_from_slice(key), Promoted { stored, ..record });
         cache.records.fetch_add(1, Ordering::Relaxed);
         Insertion::Inserted
     }

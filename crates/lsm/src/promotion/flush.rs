@@ -79,7 +79,9 @@ impl Engine {
             parts.promotion_by_flush && (!parts.hotness_check || self.tracker.is_hot(key))
         };
         let (hot, cold): (Records, Records) = taken.into_iter().partition(is_hot);
-        self.counters.work.boundary.not_hot_bytes.add(bytes_of(&cold));
+        if parts.promotion_by_flush {
+            self.counters.work.boundary.not_hot_bytes.add(bytes_of(&cold));
+        }
         let outcome = if bytes_of(&hot) < self.config.promotion_bytes_max / WORTHWHILE {
             keyspace.promotion.put_back(hot);
             Ok(())

@@ -179,6 +179,27 @@ fn no_compaction_of_the_slow_tier_begins_while_a_promotion_is_under_way() {
 }
 
 #[test]
+fn a_run_that_is_damaged_or_cannot_be_read_costs_speed_and_nothing_else() {
+    let world = World::new();
+    let db = open(&world);
+    let count = read_until_promoted(&world, &db);
+    db.close().unwrap();
+    for effect in [Effect::FlipBit, Effect::Error(EIO)] {
+        // No block is in memory, and nothing but the run is read from the fast tier.
+        let fast = Arc::new(FaultStorage::new(Arc::clone(&world.env.fast), 1));
+        let mut env = world.env.clone();
+        env.fast = fast.clone();
+        let db = Db::open(options(&world, Hotness::Oracle).env(env)).unwrap();
+        assert!(copies(&db) > 0);
+        fast.add(Rule::new(Op::Read, effect));
+        (0..count).for_each(|number| assert_value(&db, number, Some("one")));
+        assert_eq!(db.stats().gets_hot, 0);
+        fast.clear();
+        db.close().unwrap();
+    }
+}
+
+#[test]
 fn parts_that_are_left_out_do_nothing() {
     let promoted = |parts: HotParts| {
         let world = World::new();
