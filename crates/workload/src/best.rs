@@ -3,6 +3,7 @@
 //! Closed forms where there are some, tested against the sorted list of all probabilities.
 
 use crate::generate::keys::{HOTSPOT_SHARE, KeyDistribution, LATEST_EXPONENT, hot_records};
+use crate::generate::stages::{STAGES, start};
 use crate::generate::ycsb::{YcsbZipfian, fnvhash64, zeta};
 
 /// Ranks of YCSB's scrambled generator that are followed one by one; what is left is spread evenly.
@@ -31,7 +32,38 @@ pub fn probabilities(distribution: KeyDistribution, records: u64) -> Vec<f64> {
             (0..records).map(|rank| zipf.below(rank + 1) - zipf.below(rank)).collect()
         }
         KeyDistribution::YcsbScrambled { exponent } => scrambled(exponent, records),
+        KeyDistribution::Dynamic => dynamic(records),
     }
+}
+
+/// Over all stages, by rank.
+fn dynamic(records: u64) -> Vec<f64> {
+    let mut shares = vec![0.0; usize::try_from(records).unwrap_or(usize::MAX)];
+    for (index, weight) in weights() {
+        let stage = STAGES[index];
+        let from = match stage.from_percent > 0.0 {
+            true => hot_records(records, stage.from_percent),
+            false => 0,
+        };
+        let hot = hot_records(records, stage.hot_percent);
+        let one = probabilities(KeyDistribution::Hotspot { percent: stage.hot_percent }, records);
+        for (rank, share) in (0..records).zip(&mut shares) {
+            // The hotspot's own shares stand first in the list.
+            let place = match rank.checked_sub(from) {
+                Some(place) if place < hot => place,
+                _ => records - 1,
+            };
+            *share += weight * usize::try_from(place).ok().and_then(|at| one.get(at)).unwrap_or(&0.0);
+        }
+    }
+    shares
+}
+
+/// Each stage of the dynamic workload and its part of the operations.
+fn weights() -> impl Iterator<Item = (usize, f64)> {
+    const PARTS: u64 = 1_000_000;
+    (0..STAGES.len())
+        .map(|index| (index, (start(index + 1, PARTS) - start(index, PARTS)) as f64 / PARTS as f64))
 }
 
 fn scrambled(exponent: f64, records: u64) -> Vec<f64> {
@@ -78,6 +110,13 @@ pub fn best_possible_hit_rate(distribution: KeyDistribution, records: u64, kept:
             shares.sort_unstable_by(|a, b| b.total_cmp(a));
             shares.into_iter().take(usize::try_from(kept).unwrap_or(usize::MAX)).sum()
         }
+        // Each stage with an oracle of its own.
+        KeyDistribution::Dynamic => weights()
+            .map(|(index, weight)| {
+                let percent = STAGES[index].hot_percent;
+                weight * best_possible_hit_rate(KeyDistribution::Hotspot { percent }, records, kept)
+            })
+            .sum(),
     }
 }
 
@@ -107,5 +146,7 @@ mod tests {
         assert!((rate("hotspot:5") - 0.952).abs() < 5e-4);
         assert!((rate("zipf:0.99") - 0.823).abs() < 5e-4);
         assert!((rate("uniform") - 0.0888).abs() < 5e-4);
+        // A twenty-fifth of the operations is uniform, the others are hotspots that fit.
+        assert!((rate("dynamic") - (0.0888 + 24.0 * 0.953) / 25.0).abs() < 1e-3);
     }
 }

@@ -13,6 +13,7 @@ use kelvin_storage::throttle::Limits;
 use kelvin_storage::{Storage, ThrottledStorage};
 
 use crate::options::{BenchOptions, DeviceLimits};
+use crate::samples::HotSet;
 use crate::subject::{ByteCounts, Counters, Subject};
 
 /// The store's directory beside the benchmark's mark: the engine refuses a new store among files it does not know.
@@ -137,6 +138,10 @@ impl Subject for KelvinSubject {
             },
             more,
             sizes,
+            hot_set: stats.hotness.as_ref().map(|hotness| HotSet {
+                bytes: hotness.hot_set_bytes,
+                limit_bytes: hotness.hot_set_limit_bytes,
+            }),
         }
     }
 

@@ -14,9 +14,11 @@ mod kelvin;
 pub mod options;
 #[cfg(feature = "rocksdb")]
 mod peer;
+pub mod plot;
 pub mod report;
 pub mod runner;
 pub mod samples;
+pub mod stages;
 pub mod subject;
 pub mod systems;
 mod versions;

@@ -289,6 +289,16 @@ impl BenchOptions {
         }
     }
 
+    /// Operations of the run phase, if nothing ends it before.
+    #[must_use]
+    pub fn run_ops(&self) -> u64 {
+        match (self.ops, self.seconds) {
+            (Some(ops), _) => ops,
+            (None, Some(_)) => u64::MAX,
+            (None, None) => self.records,
+        }
+    }
+
     /// The store's own directory on the fast disk.
     #[must_use]
     pub fn fast_dir(&self) -> PathBuf {
@@ -318,6 +328,12 @@ impl BenchOptions {
         }
         if self.seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e7)) {
             return refuse("--seconds must be more than 0", "give the seconds of the run phase");
+        }
+        if self.keys == KeyDistribution::Dynamic && self.seconds.is_some() {
+            return refuse(
+                "the keys 'dynamic' change with the operations done, so --seconds cannot end them",
+                "give --ops: a seventh of them for each stage, or about that",
+            );
         }
         if self.hot_parts != HotParts::default() && self.system != System::Kelvin {
             let what = format!("--no-retention and its kind say nothing to system {}", self.system);

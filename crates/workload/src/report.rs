@@ -9,9 +9,11 @@ use kelvin::Hotness;
 use serde_json::{Value, json};
 
 use crate::best::best_possible_hit_rate;
+use crate::generate::keys::KeyDistribution;
 use crate::options::BenchOptions;
 use crate::runner::{OPERATIONS, Peaks, PhaseResult};
-use crate::samples::{Row, Stretch, from_share, rows};
+use crate::samples::{FINAL_FROM, Reached, Row, Stretch, THROUGHPUT_SECONDS_MIN, from_share, reached, rows};
+use crate::stages::{self, StageFigures};
 use crate::subject::ByteCounts;
 
 /// The load phase in figures.
@@ -75,8 +77,12 @@ pub struct Report {
     pub slow_used_bytes: u64,
     /// The load phase, unless a store was reused.
     pub load: Option<LoadFigures>,
-    /// One row a second of the run phase.
+    /// The timeline of the run phase.
     pub rows: Vec<Row>,
+    /// From when on throughput was at least 90 % of that of the final tenth.
+    pub reached: Option<Reached>,
+    /// The stages of the dynamic workload, one after the other.
+    pub stages: Vec<StageFigures>,
 }
 
 impl Report {
@@ -111,11 +117,16 @@ impl Report {
             ops: run.ops(),
             seconds: run.seconds(),
             whole: from_share(&run.samples, 0.0),
-            last10: from_share(&run.samples, 0.9),
+            last10: from_share(&run.samples, FINAL_FROM),
             best_possible_hit_rate: best_possible_hit_rate(options.keys, options.records, kept),
             latency: latency.collect(),
             bytes: run.bytes,
             rows: rows(&run.samples),
+            reached: reached(&run.samples, THROUGHPUT_SECONDS_MIN, |one| Some(one.ops_per_s)),
+            stages: match options.keys {
+                KeyDistribution::Dynamic => stages::figures(&run.samples, options.run_ops()),
+                _ => Vec::new(),
+            },
             more: run.more,
             peaks,
             slow_used_bytes,
@@ -155,11 +166,7 @@ impl Report {
                 None => drop(root.insert(name.clone(), json!(count))),
             }
         }
-        let series: Vec<Value> = self
-            .rows
-            .iter()
-            .map(|row| json!({"second": row.seconds, "ops_per_s": row.ops_per_s, "fast_hit_rate": row.hit_rate}))
-            .collect();
+        let series: Vec<Value> = self.rows.iter().map(row_json).collect();
         let own = json!({
             "system": options.system.name(),
             "hotness": options.hotness().map(Hotness::name),
@@ -200,10 +207,15 @@ impl Report {
                 "settled_ops_per_s": load.settled_ops_per_s,
                 "settled_cpu_us_per_op": load.settled_cpu_us_per_op,
             })),
+            "ops_to_90_percent": self.reached.map(|reached| reached.ops),
+            "seconds_to_90_percent": self.reached.map(|reached| reached.seconds),
             "time_series": series,
         });
         if let Value::Object(own) = own {
             root.extend(own);
+        }
+        if !self.stages.is_empty() {
+            root.insert("stages".to_string(), self.stages.iter().map(StageFigures::to_json).collect());
         }
         Value::Object(root)
     }
@@ -242,6 +254,7 @@ impl Report {
         }
         lines.push(("operations".into(), format!("{} in {:.1} s", self.ops, self.seconds)));
         lines.push(both("operations/s", count(self.whole.ops_per_s), count(self.last10.ops_per_s)));
+        lines.push(("90 % of final".into(), reached_text(self.reached)));
         let hits = format!(
             "{} (best possible {})",
             share(self.last10.hit_rate),
@@ -276,6 +289,9 @@ impl Report {
             "memory".into(),
             format!("{resident} resident at most of {}{over}", size(options.memory)),
         ));
+        for stage in &self.stages {
+            lines.push((stage.name.into(), stage_text(stage)));
+        }
         let mut table = String::new();
         for (name, text) in lines {
             // Writing to a string cannot fail.
@@ -283,6 +299,42 @@ impl Report {
         }
         table
     }
+}
+
+fn row_json(row: &Row) -> Value {
+    json!({
+        "second": row.seconds,
+        "ops": row.ops,
+        "ops_per_s": row.ops_per_s,
+        "fast_hit_rate": row.hit_rate,
+        "cpu_us_per_op": row.cpu_us_per_op,
+        "hot_set_bytes": row.hot_set.map(|set| set.bytes),
+        "hot_set_limit_bytes": row.hot_set.map(|set| set.limit_bytes),
+    })
+}
+
+/// When the throughput had come up to nine tenths of its final height.
+fn reached_text(reached: Option<Reached>) -> String {
+    reached.map_or_else(
+        || "the run is too short to tell".to_string(),
+        |one| format!("after {} operations ({:.1} s)", one.ops, one.seconds),
+    )
+}
+
+fn stage_text(stage: &StageFigures) -> String {
+    let back = stage.hits_reached.map_or_else(
+        || "unknown".to_string(),
+        |one| format!("after {:.1} % of the stage", one.share * 100.0),
+    );
+    let hot_set = stage.hot_set.map_or_else(String::new, |set| {
+        format!("; hot set {} of at most {}", size(set.bytes), size(set.limit_bytes))
+    });
+    format!(
+        "{} operations/s, final tenth {}; fast hits, final tenth {}, 90 % of that {back}{hot_set}",
+        count(stage.whole.ops_per_s),
+        count(stage.last10.ops_per_s),
+        share(stage.last10.hit_rate),
+    )
 }
 
 fn both(name: &str, whole: String, last: String) -> (String, String) {
@@ -328,7 +380,7 @@ mod tests {
         let json = Report::new(&options, run, None, Peaks::default(), 0).to_json();
         for key in "system workload keys records ops seconds ops_per_s ops_per_s_last10 fast_hit_rate \
              fast_hit_rate_last10 best_possible_hit_rate latency_us cpu_us_per_op cpu_us_per_op_last10 bytes \
-             fast_used_bytes_max slow_used_bytes rss_peak_bytes rss_over_limit_bytes time_series"
+             fast_used_bytes_max slow_used_bytes rss_peak_bytes rss_over_limit_bytes ops_to_90_percent seconds_to_90_percent time_series"
             .split_whitespace()
         {
             assert!(json.get(key).is_some(), "{key}");

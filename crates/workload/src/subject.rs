@@ -8,6 +8,8 @@ use bytes::Bytes;
 use kelvin_base::{OrderedStore, PointStore, Result};
 use parking_lot::RwLock;
 
+use crate::samples::HotSet;
+
 /// Bytes moved so far, by what for; `None` where the system does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteCounts {
@@ -69,6 +71,8 @@ pub struct Counters {
     pub more: Vec<(String, u64)>,
     /// Sizes as they are now, likewise.
     pub sizes: Vec<(String, u64)>,
+    /// The set of hot records as it is now, where the system has one.
+    pub hot_set: Option<HotSet>,
 }
 
 /// A store under test.

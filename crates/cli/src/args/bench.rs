@@ -15,7 +15,8 @@ Systems: kelvin, fat (hotness off, the last fast level enlarged), fast-only (eve
 disk); rocksdb-fat and rocksdb-fast where built with the feature `rocksdb`.
 Workloads: RO, RW (75 % read, 25 % insert), WH (50/50 insert), UH (50/50 update), scan, load, and YCSB
 A to F. Keys: hotspot:P (95 % of the operations to P % of the records), zipf:S, ycsb-zipf:S,
-ycsb-scrambled:S, uniform, latest. Without --ops and --seconds, as many operations as records.
+ycsb-scrambled:S, uniform, latest, dynamic (seven stages: a hotspot that appears, grows, moves and
+shrinks). Without --ops and --seconds, as many operations as records.
 
 Examples:
   kelvin bench --records 100k --ops 200k

@@ -1,8 +1,8 @@
 //! Which record the next operation concerns: the distributions, by name and as samplers.
 //!
 //! Ranks (0 is the hottest) are spread over records by a seeded permutation, except in YCSB's scrambled form, which
-//! spreads by its own hash, and `latest`, whose hottest record is the newest. Frequencies are tested against the
-//! exact probabilities by chi-square.
+//! spreads by its own hash, and `latest`, whose hottest record is the newest. `dynamic` is a sequence of hotspots
+//! ([`super::stages`]). Frequencies are tested against the exact probabilities by chi-square.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +13,7 @@ use rand_distr::Distribution;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::permutation::Permutation;
+use super::stages::{self, STAGES};
 use super::ycsb::{YcsbZipfian, fnvhash64};
 
 /// Share of operations that go to the hot records of a hotspot.
@@ -47,6 +48,8 @@ pub enum KeyDistribution {
     },
     /// The newest records are the hottest, by exact Zipf.
     Latest,
+    /// A hotspot that appears, grows, moves and shrinks: the stages of HotRAP §4.6.
+    Dynamic,
 }
 
 impl fmt::Display for KeyDistribution {
@@ -58,6 +61,7 @@ impl fmt::Display for KeyDistribution {
             Self::YcsbZipf { exponent } => write!(f, "ycsb-zipf:{exponent}"),
             Self::YcsbScrambled { exponent } => write!(f, "ycsb-scrambled:{exponent}"),
             Self::Latest => f.write_str("latest"),
+            Self::Dynamic => f.write_str("dynamic"),
         }
     }
 }
@@ -68,7 +72,7 @@ impl FromStr for KeyDistribution {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
             Error::invalid(format!("no key distribution is called '{text}'")).advice(
-                "use uniform, latest, hotspot:PERCENT, zipf:EXPONENT, ycsb-zipf:EXPONENT or ycsb-scrambled:EXPONENT",
+                "use uniform, latest, dynamic, hotspot:PERCENT, zipf:EXPONENT, ycsb-zipf:EXPONENT or ycsb-scrambled:EXPONENT",
             )
         };
         let (name, figure) = match text.split_once(':') {
@@ -86,6 +90,7 @@ impl FromStr for KeyDistribution {
         match name {
             "uniform" if figure.is_none() => Ok(Self::Uniform),
             "latest" if figure.is_none() => Ok(Self::Latest),
+            "dynamic" if figure.is_none() => Ok(Self::Dynamic),
             "hotspot" => Ok(Self::Hotspot { percent: within(0.0, 100.0, 5.0)? }),
             "zipf" => Ok(Self::Zipf { exponent: within(0.0, 20.0, 0.99)? }),
             "ycsb-zipf" => Ok(Self::YcsbZipf { exponent: within(0.0, 1.0, 0.99)? }),
@@ -107,6 +112,7 @@ pub fn hot_records(records: u64, percent: f64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct KeySampler {
     records: u64,
+    ops: u64,
     shape: Shape,
     permutation: Permutation,
 }
@@ -114,19 +120,43 @@ pub struct KeySampler {
 #[derive(Clone, Debug)]
 enum Shape {
     Uniform,
-    Hotspot { hot: u64 },
+    Hotspot(Hotspot),
     Zipf(rand_distr::Zipf<f64>),
     Ycsb(YcsbZipfian),
     Scrambled(YcsbZipfian),
     Latest(rand_distr::Zipf<f64>),
+    Dynamic(Vec<Hotspot>),
+}
+
+/// The hottest ranks: `hot` of them, from rank `from` on.
+#[derive(Clone, Copy, Debug)]
+struct Hotspot {
+    from: u64,
+    hot: u64,
+}
+
+impl Hotspot {
+    fn of(records: u64, from_percent: f64, percent: f64) -> Self {
+        let hot = hot_records(records, percent);
+        let from = if from_percent > 0.0 { hot_records(records, from_percent) } else { 0 };
+        Self { from: from.min(records - hot), hot }
+    }
+
+    fn rank(self, records: u64, rng: &mut Xoshiro256PlusPlus) -> u64 {
+        if self.hot == records || rng.random::<f64>() < HOTSPOT_SHARE {
+            return self.from + rng.random_range(0..self.hot);
+        }
+        let cold = rng.random_range(0..records - self.hot);
+        if cold < self.from { cold } else { cold + self.hot }
+    }
 }
 
 impl KeySampler {
-    /// A sampler over the `records` loaded ones; `seed` decides which are hot.
+    /// A sampler over the `records` loaded ones for `ops` operations; `seed` decides which are hot.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no record.
-    pub fn new(distribution: KeyDistribution, records: u64, seed: u64) -> Result<Self> {
+    pub fn new(distribution: KeyDistribution, records: u64, ops: u64, seed: u64) -> Result<Self> {
         if records == 0 {
             return Err(Error::invalid("a benchmark needs at least one record").advice("give --records"));
         }
@@ -135,26 +165,30 @@ impl KeySampler {
         };
         let shape = match distribution {
             KeyDistribution::Uniform => Shape::Uniform,
-            KeyDistribution::Hotspot { percent } => Shape::Hotspot { hot: hot_records(records, percent) },
+            KeyDistribution::Hotspot { percent } => Shape::Hotspot(Hotspot::of(records, 0.0, percent)),
             KeyDistribution::Zipf { exponent } => Shape::Zipf(zipf(exponent)?),
             KeyDistribution::YcsbZipf { exponent } => Shape::Ycsb(YcsbZipfian::new(records, exponent)),
             KeyDistribution::YcsbScrambled { exponent } => {
                 Shape::Scrambled(YcsbZipfian::scrambled_base(exponent))
             }
             KeyDistribution::Latest => Shape::Latest(zipf(LATEST_EXPONENT)?),
+            KeyDistribution::Dynamic => {
+                let hotspot =
+                    |stage: &stages::Stage| Hotspot::of(records, stage.from_percent, stage.hot_percent);
+                Shape::Dynamic(STAGES.iter().map(hotspot).collect())
+            }
         };
-        Ok(Self { records, shape, permutation: Permutation::new(records, seed) })
+        Ok(Self { records, ops, shape, permutation: Permutation::new(records, seed) })
     }
 
-    /// The next record. `newest` is one past the newest record known to be stored (at least the loaded ones).
-    pub fn sample(&self, rng: &mut Xoshiro256PlusPlus, newest: u64) -> u64 {
+    /// The record of operation `number`. `newest` is one past the newest record known to be stored (at least the loaded ones).
+    pub fn sample(&self, rng: &mut Xoshiro256PlusPlus, newest: u64, number: u64) -> u64 {
         match &self.shape {
             Shape::Uniform => rng.random_range(0..self.records),
-            Shape::Hotspot { hot } => {
-                let is_hot = *hot == self.records || rng.random::<f64>() < HOTSPOT_SHARE;
-                let rank =
-                    if is_hot { rng.random_range(0..*hot) } else { rng.random_range(*hot..self.records) };
-                self.permutation.at(rank)
+            Shape::Hotspot(hotspot) => self.permutation.at(hotspot.rank(self.records, rng)),
+            Shape::Dynamic(hotspots) => {
+                let hotspot = hotspots[stages::at(number, self.ops)];
+                self.permutation.at(hotspot.rank(self.records, rng))
             }
             Shape::Zipf(zipf) => self.permutation.at(self.rank(zipf, rng)),
             Shape::Ycsb(zipf) => self.permutation.at(zipf.rank(rng.random())),
@@ -184,16 +218,18 @@ mod tests {
     /// Chi-square of `draws` samples against the exact probabilities, and its degrees of freedom.
     fn chi_square(name: &str, records: u64, draws: u32) -> (f64, f64) {
         let distribution: KeyDistribution = name.parse().unwrap();
-        let sampler = KeySampler::new(distribution, records, 11).unwrap();
+        let sampler = KeySampler::new(distribution, records, u64::from(draws), 11).unwrap();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
         let mut counts = vec![0u32; usize::try_from(records).unwrap()];
-        for _ in 0..draws {
-            counts[usize::try_from(sampler.sample(&mut rng, records)).unwrap()] += 1;
+        for number in 0..u64::from(draws) {
+            counts[usize::try_from(sampler.sample(&mut rng, records, number)).unwrap()] += 1;
         }
         // Both sides sorted: which record is hot is the permutation's business.
         let mut expected = probabilities(distribution, records);
         if !matches!(distribution, KeyDistribution::YcsbScrambled { .. }) {
-            expected.sort_by(|a, b| b.total_cmp(a));
+            if distribution != KeyDistribution::Dynamic {
+                expected.sort_by(|a, b| b.total_cmp(a));
+            }
             counts = by_rank(&sampler, &counts, records);
         }
         let sum = expected.iter().zip(&counts).map(|(&p, &count)| {
@@ -223,6 +259,7 @@ mod tests {
             "zipf:1",
             "zipf:1.3",
             "ycsb-zipf:0.8",
+            "dynamic",
         ] {
             let (sum, freedom) = chi_square(name, 200, 400_000);
             // Mean = freedom, deviation = sqrt(2 freedom): four deviations are one chance in tens of thousands.
@@ -238,7 +275,9 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_printed_and_nonsense_is_refused() {
-        for name in ["uniform", "latest", "hotspot:5", "zipf:0.99", "ycsb-zipf:0.7", "ycsb-scrambled:0.99"] {
+        for name in
+            ["uniform", "latest", "dynamic", "hotspot:5", "zipf:0.99", "ycsb-zipf:0.7", "ycsb-scrambled:0.99"]
+        {
             assert_eq!(name.parse::<KeyDistribution>().unwrap().to_string(), name);
         }
         for wrong in ["", "zipf:", "zipf:-1", "hotspot:101", "uniform:3", "ycsb-zipf:1", "hot"] {
@@ -248,9 +287,27 @@ mod tests {
 
     #[test]
     fn the_latest_record_follows_the_inserts() {
-        let sampler = KeySampler::new(KeyDistribution::Latest, 100, 1).unwrap();
+        let sampler = KeySampler::new(KeyDistribution::Latest, 100, 1000, 1).unwrap();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        let hits = (0..1000).filter(|_| sampler.sample(&mut rng, 150) == 149).count();
+        let hits = (0..1000).filter(|_| sampler.sample(&mut rng, 150, 0) == 149).count();
         assert!(hits > 120, "{hits} of 1000 went to the newest");
+    }
+
+    #[test]
+    fn each_stage_of_the_dynamic_workload_reads_its_own_hotspot() {
+        let (records, ops) = (2_000, 25 * 4_000);
+        let sampler = KeySampler::new(KeyDistribution::Dynamic, records, ops, 5).unwrap();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+        let rank_of: std::collections::HashMap<u64, u64> =
+            (0..records).map(|rank| (sampler.permutation.at(rank), rank)).collect();
+        for (index, stage) in STAGES.iter().enumerate().skip(1) {
+            let numbers = stages::start(index, ops)..stages::start(index + 1, ops);
+            let draws = (numbers.end - numbers.start) as f64;
+            let [from, hot] =
+                [stage.from_percent, stage.hot_percent].map(|percent| percent / 100.0 * records as f64);
+            let ranks = numbers.map(|number| rank_of[&sampler.sample(&mut rng, records, number)] as f64);
+            let hits = ranks.filter(|rank| (from..from + hot).contains(rank)).count() as f64;
+            assert!((hits / draws - HOTSPOT_SHARE).abs() < 0.02, "{}: {hits} of {draws}", stage.name);
+        }
     }
 }

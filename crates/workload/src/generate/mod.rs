@@ -3,4 +3,5 @@
 pub mod keys;
 pub mod permutation;
 pub mod records;
+pub mod stages;
 pub mod ycsb;

@@ -109,7 +109,7 @@ pub fn run_on(
         subject,
         clock,
         records: Records::new(options.key_size, options.value_size, options.seed)?,
-        sampler: KeySampler::new(options.keys, options.records, options.seed)?,
+        sampler: KeySampler::new(options.keys, options.records, options.run_ops(), options.seed)?,
         inserts: Inserts::new(options.records),
         versions: Versions::new(if is_updating && !options.reuse { options.records } else { 0 }),
     };

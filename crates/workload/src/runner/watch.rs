@@ -10,7 +10,7 @@ use kelvin_base::{Error, ErrorKind, Result, process};
 use super::worker::{Phase, Shared, Worker};
 use super::{Bench, Latency, PhaseResult};
 use crate::dirs;
-use crate::samples::{Sample, from_share, put_in_order};
+use crate::samples::{HotSet, Sample, from_share, put_in_order};
 
 /// How often a phase is sampled.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -52,6 +52,8 @@ pub struct ProgressUpdate {
     pub ops_per_s: f64,
     /// Hit rate over the last second or so.
     pub hit_rate: Option<f64>,
+    /// The hot set now.
+    pub hot_set: Option<HotSet>,
     /// Disk space in use now, bytes.
     pub fast_used_bytes: u64,
     /// Disk space in use now, bytes.
@@ -114,6 +116,7 @@ impl Watch<'_> {
             seconds_total: self.seconds_total,
             ops_per_s: figures.ops_per_s,
             hit_rate: figures.hit_rate,
+            hot_set: last.hot_set,
             fast_used_bytes: fast,
             slow_used_bytes: slow,
         });
@@ -152,7 +155,7 @@ impl Bench<'_> {
             Phase::Settle => (None, None, 1),
             Phase::WarmUp => (Some(options.warm_up), None, options.threads),
             Phase::Run if options.seconds.is_some() => (options.ops, options.seconds, options.threads),
-            Phase::Run => (Some(options.ops.unwrap_or(options.records)), None, options.threads),
+            Phase::Run => (Some(options.run_ops()), None, options.threads),
         };
         let before = self.subject.counters();
         let shared = Shared::new(self, total);

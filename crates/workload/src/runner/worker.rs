@@ -14,6 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{Bench, Latency};
 use crate::generate::permutation::mix64;
 use crate::samples::Sample;
+use crate::subject::Counters;
 
 /// Operations a thread takes at once.
 const CHUNK: u64 = 32;
@@ -111,13 +112,14 @@ impl Shared {
     pub(super) fn sample(&self, bench: &Bench<'_>) -> Sample {
         let ops = self.done.load(Ordering::Relaxed);
         let reads = self.reads.load(Ordering::Relaxed);
-        let slow_hits = bench.subject.counters().slow_hits;
+        let Counters { slow_hits, hot_set, .. } = bench.subject.counters();
         Sample {
             seconds: bench.clock.now().saturating_sub(self.start).as_secs_f64(),
             ops,
             reads,
             slow_hits: slow_hits.zip(self.slow_hits_start).map(|(now, then)| now.saturating_sub(then)),
             cpu_seconds: process::cpu_time().saturating_sub(self.cpu_start).as_secs_f64(),
+            hot_set,
         }
     }
 }
@@ -166,7 +168,7 @@ impl<'a> Worker<'a> {
                 }
                 match self.phase {
                     Phase::Load => self.timed(Operation::Insert, |worker| worker.insert(number))?,
-                    _ => self.step(&mut rng)?,
+                    _ => self.step(&mut rng, number)?,
                 }
                 if self.shared.done.fetch_add(1, Ordering::Relaxed) + 1 == self.shared.mark {
                     // If the watcher is gone, nobody needs the sample.
@@ -194,7 +196,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn step(&mut self, rng: &mut Xoshiro256PlusPlus) -> Result<()> {
+    /// Operation `number`, drawn from `rng`.
+    fn step(&mut self, rng: &mut Xoshiro256PlusPlus, number: u64) -> Result<()> {
         let bench = self.bench;
         let operation = match self.phase {
             Phase::WarmUp => Operation::Read,
@@ -208,7 +211,7 @@ impl<'a> Worker<'a> {
                 Ok(())
             });
         }
-        let index = bench.sampler.sample(rng, bench.inserts.newest());
+        let index = bench.sampler.sample(rng, bench.inserts.newest(), number);
         let limit = match bench.options.workload {
             crate::Workload::YcsbE => rng.random_range(1..=bench.options.scan_length),
             _ => bench.options.scan_length,

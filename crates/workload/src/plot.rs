@@ -1,0 +1,294 @@
+//! Plots as inline SVG: lines over time, and bars side by side. Drawn for a page of 1200 pixels.
+//!
+//! The colours are those of Okabe and Ito, which the colour-blind tell apart; lines of one colour differ by dashes.
+//! Every axis says what it counts and in which unit. Tests stand below.
+
+use kelvin_base::{Error, Result};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// Width and height of a plot, pixels.
+const SIZE: (u32, u32) = (1100, 380);
+const FONT: (&str, u32) = ("sans-serif", 16);
+const FONT_SMALL: (&str, u32) = ("sans-serif", 14);
+/// Labels on an axis, about.
+const LABELS: usize = 10;
+
+/// Colours that everybody can tell apart, in the order they are used.
+pub const COLOURS: [RGBColor; 6] = [
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x56, 0xb4, 0xe9),
+];
+
+/// Colour `index`, begun anew behind the last one.
+#[must_use]
+pub fn colour(index: usize) -> RGBColor {
+    COLOURS[index % COLOURS.len()]
+}
+
+/// A line.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// What the legend calls it.
+    pub name: String,
+    /// Its colour.
+    pub colour: RGBColor,
+    /// Dashed, for limits and bounds.
+    pub is_dashed: bool,
+    /// Its points, from left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Line {
+    /// A line in colour `index`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, index: usize, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), colour: colour(index), is_dashed: false, points }
+    }
+
+    /// The same, dashed.
+    #[must_use]
+    pub fn dashed(self) -> Self {
+        Self { is_dashed: true, ..self }
+    }
+}
+
+/// A plot of lines.
+#[derive(Clone, Debug, Default)]
+pub struct LinePlot {
+    /// What the x axis counts, with its unit.
+    pub x: String,
+    /// What the y axis counts, with its unit.
+    pub y: String,
+    /// Where the y axis ends, if not at the highest point.
+    pub top: Option<f64>,
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// Places on the x axis where something begins, and what.
+    pub marks: Vec<(f64, String)>,
+}
+
+/// Bars: for each group one of each series.
+#[derive(Clone, Debug, Default)]
+pub struct BarPlot {
+    /// What the y axis counts, with its unit.
+    pub y: String,
+    /// The names of the groups.
+    pub groups: Vec<String>,
+    /// Name and heights, one for each group; `None` leaves a gap.
+    pub series: Vec<(String, Vec<Option<f64>>)>,
+}
+
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn svg(name: &str, draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> Drawn) -> Result<String> {
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    let drawn = area.fill(&WHITE).map_err(Into::into).and_then(|()| draw(&area));
+    let drawn = drawn.and_then(|()| area.present().map_err(Into::into));
+    drop(area);
+    drawn.map_err(|e| Error::invalid(format!("the plot of {name} failed: {e}")))?;
+    // Only the element itself may stand inside a page, and it shrinks with a narrow one.
+    let element = svg.find("<svg").map_or("", |start| &svg[start..]);
+    let (width, height) = SIZE;
+    Ok(element.replacen("<svg ", &format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" "), 1))
+}
+
+impl LinePlot {
+    /// The plot as an SVG element.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it cannot be drawn.
+    pub fn draw(&self) -> Result<String> {
+        svg(&self.y, |area| self.draw_on(area))
+    }
+
+    fn draw_on(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let right = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
+        let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
+        let top = self.top.unwrap_or(highest * 1.08);
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .margin_right(24)
+            .x_label_area_size(48)
+            .y_label_area_size(84)
+            .build_cartesian_2d(0.0..right, 0.0..top)?;
+        chart
+            .configure_mesh()
+            .x_desc(self.x.as_str())
+            .y_desc(self.y.as_str())
+            .label_style(FONT_SMALL)
+            .axis_desc_style(FONT)
+            .x_labels(LABELS)
+            .y_labels(6)
+            .x_label_formatter(&|value| number(*value))
+            .y_label_formatter(&|value| number(*value))
+            .light_line_style(WHITE)
+            .draw()?;
+        for (at, name) in &self.marks {
+            chart.draw_series(LineSeries::new([(*at, 0.0), (*at, top)], BLACK.mix(0.4)))?;
+            let place = (*at + right * 0.004, top * 0.985);
+            chart.draw_series([Text::new(name.clone(), place, FONT_SMALL.into_font())])?;
+        }
+        for line in &self.lines {
+            let style = line.colour.stroke_width(if line.is_dashed { 2 } else { 3 });
+            let points = line.points.iter().copied();
+            let drawn = if line.is_dashed {
+                chart.draw_series(DashedLineSeries::new(points, 8, 6, style))?
+            } else {
+                chart.draw_series(LineSeries::new(points, style))?
+            };
+            let dash = if line.is_dashed { 8 } else { 24 };
+            drawn.label(line.name.clone()).legend(move |(x, y)| {
+                EmptyElement::at((x, y))
+                    + PathElement::new([(0, 0), (dash, 0)], style)
+                    + PathElement::new([(24 - dash, 0), (24, 0)], style)
+            });
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerRight)
+            .legend_area_size(34)
+            .label_font(FONT_SMALL)
+            .background_style(WHITE.mix(0.85))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+        Ok(())
+    }
+}
+
+impl BarPlot {
+    /// The plot as an SVG element, each bar with its figure on top.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it cannot be drawn.
+    pub fn draw(&self) -> Result<String> {
+        svg(&self.y, |area| self.draw_on(area))
+    }
+
+    fn draw_on(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {
+        let heights = || self.series.iter().flat_map(|(_, heights)| heights.iter().flatten().copied());
+        let top = heights().fold(f64::MIN_POSITIVE, f64::max) * 1.15;
+        let groups = self.groups.len().max(1);
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .margin_right(24)
+            .x_label_area_size(36)
+            .y_label_area_size(84)
+            .build_cartesian_2d(0.0..groups as f64, 0.0..top)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .y_desc(self.y.as_str())
+            .label_style(FONT_SMALL)
+            .axis_desc_style(FONT)
+            .x_labels(0)
+            .y_labels(6)
+            .y_label_formatter(&|value| number(*value))
+            .light_line_style(WHITE)
+            .draw()?;
+        for (at, name) in self.groups.iter().enumerate() {
+            let (x, y) = chart.backend_coord(&(at as f64 + 0.5, 0.0));
+            let centred = FONT.into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
+            area.draw(&Text::new(name.clone(), (x, y + 10), centred))?;
+        }
+        let width = 0.8 / self.series.len().max(1) as f64;
+        for (index, (name, heights)) in self.series.iter().enumerate() {
+            let style = colour(index).filled();
+            let left = |at: usize| at as f64 + 0.1 + width * index as f64;
+            let bars = heights.iter().enumerate().filter_map(|(at, height)| Some((left(at), (*height)?)));
+            let shapes = bars.clone().map(|(x, y)| Rectangle::new([(x, 0.0), (x + width * 0.94, y)], style));
+            chart
+                .draw_series(shapes)?
+                .label(name.clone())
+                .legend(move |(x, y)| Rectangle::new([(x, y - 6), (x + 24, y + 6)], style));
+            let figures = bars.map(|(x, y)| {
+                Text::new(number(y), (x + width * 0.1, y + top * 0.045), FONT_SMALL.into_font())
+            });
+            chart.draw_series(figures)?;
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .legend_area_size(34)
+            .label_font(FONT_SMALL)
+            .background_style(WHITE.mix(0.85))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+        Ok(())
+    }
+}
+
+/// A number as an axis shows it.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let short = |value: f64, unit: &str| {
+        let text = format!("{value:.1}");
+        format!("{}{unit}", text.strip_suffix(".0").unwrap_or(&text))
+    };
+    match value.abs() {
+        large if large >= 1e6 => short(value / 1e6, " M"),
+        large if large >= 1e3 => short(value / 1e3, " k"),
+        small if small > 0.0 && small < 0.1 => format!("{value:.3}"),
+        small if small < 1.0 && small > 0.0 => format!("{value:.2}"),
+        _ => short(value, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_of_lines_holds_its_axes_lines_legend_and_marks() {
+        let plot = LinePlot {
+            x: "seconds".into(),
+            y: "operations/s".into(),
+            top: None,
+            lines: vec![
+                Line::new("one", 0, vec![(0.0, 1.0), (1.0, 2000.0)]),
+                Line::new("limit", 1, vec![(0.0, 5.0), (1.0, 5.0)]).dashed(),
+            ],
+            marks: vec![(0.5, "a stage".into())],
+        };
+        let svg = plot.draw().unwrap();
+        for word in
+            ["<svg viewBox", "seconds", "operations/s", "one", "limit", "a stage", "#D55E00", "#0072B2"]
+        {
+            assert!(svg.contains(word), "{word}: {svg}");
+        }
+        assert!(LinePlot::default().draw().is_ok(), "nothing to show is no error");
+    }
+
+    #[test]
+    fn bars_stand_in_groups_with_their_figures_and_gaps() {
+        let plot = BarPlot {
+            y: "GB".into(),
+            groups: vec!["RO".into(), "RW".into()],
+            series: vec![("a".into(), vec![Some(1.5), Some(12_000.0)]), ("b".into(), vec![None, Some(7.0)])],
+        };
+        let svg = plot.draw().unwrap();
+        for word in ["RO", "RW", "1.5", "12 k", "GB"] {
+            assert!(svg.contains(&format!("\n{word}\n")), "{word}: {svg}");
+        }
+        // Background, three bars, legend: two boxes for the entries, and its frame.
+        assert_eq!(
+            svg.matches("fill=\"#0072B2\"").count(),
+            2,
+            "the bar of b and its entry in the legend: {svg}"
+        );
+        assert!(BarPlot::default().draw().is_ok());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let shown = [0.0, 0.05, 0.5, 2.0, 12.5, 999.0, 1_000.0, 12_345.0, 2_500_000.0].map(number);
+        assert_eq!(shown, ["0", "0.050", "0.50", "2", "12.5", "999", "1 k", "12.3 k", "2.5 M"]);
+    }
+}
