@@ -23,9 +23,11 @@ pub enum Lane {
     Housekeeping,
     /// The hot-key tracker: its work may take long, and nobody waits for it.
     Tracking,
+    /// Calls of a listener of events, which may do what it likes.
+    Events,
 }
 
-const LANES: usize = 5;
+const LANES: usize = 6;
 
 /// Runs background work.
 pub trait Executor: Send + Sync + Debug {
@@ -76,15 +78,15 @@ pub struct ThreadPool {
 }
 
 impl ThreadPool {
-    /// A pool with `flush`, `compaction` and `read` threads (each at least 1) and one each for housekeeping and tracking.
+    /// A pool with `flush`, `compaction` and `read` threads (each at least 1) and one each for housekeeping, tracking and events.
     ///
     /// # Errors
     /// The operating system's error if a thread cannot be started.
     pub fn new(flush: usize, compaction: usize, read: usize) -> std::io::Result<Self> {
         let queues = Arc::new(Queues::default());
-        let widths = [flush.max(1), compaction.max(1), read.max(1), 1, 1];
+        let widths = [flush.max(1), compaction.max(1), read.max(1), 1, 1, 1];
         let mut threads = Vec::new();
-        for (lane, name) in ["flush", "compact", "read", "house", "track"].into_iter().enumerate() {
+        for (lane, name) in ["flush", "compact", "read", "house", "track", "event"].into_iter().enumerate() {
             for index in 0..widths[lane] {
                 let queues = Arc::clone(&queues);
                 let builder = std::thread::Builder::new().name(format!("kelvin-{name}-{index}"));

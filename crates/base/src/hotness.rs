@@ -58,6 +58,11 @@ pub trait HotTracker: Send + Sync + Debug {
     fn hot_size(&self, range: KeyRange<'_>) -> u64;
     /// The hot keys of `range`, as they are now.
     fn hot_keys(&self, range: KeyRange<'_>) -> Box<dyn HotKeys + '_>;
+    /// Nobody will ask for the keys of `range` again: what is known of them may go. A tracker may also leave that to time, as
+    /// keys that are not accessed cool down.
+    fn forget(&self, range: KeyRange<'_>) {
+        let _cools_down = range;
+    }
 }
 
 /// Tracks nothing: no key is hot.

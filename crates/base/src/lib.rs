@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod coding;
 pub mod error;
+pub mod events;
 pub mod executor;
 pub mod hash;
 pub mod hotness;
@@ -21,6 +22,7 @@ pub mod tombstone;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
+pub use events::{Event, EventListener, Events};
 pub use executor::{Executor, Job, Lane, ManualExecutor, ThreadPool};
 pub use hash::hash64;
 pub use hotness::{HotKeys, HotTracker, KeyRange, NoTracker};

@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod demo;
+mod events;
 mod exit;
 mod files;
 mod output;

@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use owo_colors::OwoColorize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// Colours, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,23 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Writes `value` to stdout, indented.
 pub fn print_json(value: &Value) -> io::Result<()> {
     print(&format!("{value:#}"))
+}
+
+/// Named values as nested objects: `read_ios.fast` becomes `{"read_ios": {"fast": …}}`.
+pub fn nested(rows: impl IntoIterator<Item = (String, Value)>) -> Map<String, Value> {
+    let mut object = Map::new();
+    for (name, value) in rows {
+        match name.split_once('.') {
+            None => {
+                object.insert(name, value);
+            }
+            Some((group, part)) => {
+                let group = object.entry(group).or_insert_with(|| json!({}));
+                group[part] = value;
+            }
+        }
+    }
+    object
 }
 
 /// `1234567` as `1,234,567`.

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use kelvin::storage::{OsStorage, Storage};
 use kelvin::transfer::Encoding;
-use kelvin::{CompressionChoice, Db, Durability, Error, KEY_BYTES_MAX, Keyspace, Options, Profile};
+use kelvin::{CompressionChoice, Db, Durability, Error, Hotness, KEY_BYTES_MAX, Keyspace, Options, Profile};
 
 use crate::args::store::{
-    BytesArgs, CompressionArg, DurabilityArg, KeyspaceArgs, PlaceArgs, ProfileArg, StoreArgs,
+    BytesArgs, CompressionArg, DurabilityArg, HotnessArg, KeyspaceArgs, PlaceArgs, ProfileArg, StoreArgs,
 };
+use crate::events;
 use crate::exit::Failure;
 
 /// The options as the library takes them.
@@ -50,6 +51,15 @@ pub fn options(args: &StoreArgs) -> Options {
             ProfileArg::Writes => Profile::Writes,
             ProfileArg::Scans => Profile::Scans,
         });
+    }
+    if let Some(kind) = args.hotness {
+        let kind = match kind {
+            HotnessArg::Ralt => Hotness::Ralt,
+            HotnessArg::Lru => Hotness::Lru,
+            HotnessArg::Clock => Hotness::Clock,
+            HotnessArg::Off => Hotness::Off,
+        };
+        options = options.advanced(|advanced| advanced.hotness = Some(kind));
     }
     options
 }
@@ -91,13 +101,22 @@ fn holds_a_store(dir: &Path) -> Result<bool, Failure> {
     }))
 }
 
+/// Opens what the options name, with a listener if one is asked for.
+fn open(args: &StoreArgs) -> Result<Db, Failure> {
+    let mut options = options(args);
+    if let Some(path) = &args.events {
+        options = options.listener(events::listener(path)?);
+    }
+    Ok(Db::open(options)?)
+}
+
 /// Opens a store that is there.
 ///
 /// # Errors
 /// As [`must_exist`] and [`Db::open`].
 pub fn open_existing(args: &StoreArgs) -> Result<Db, Failure> {
     must_exist(&args.place)?;
-    Ok(Db::open(options(args))?)
+    open(args)
 }
 
 /// Opens a store, making it if there is none.
@@ -105,7 +124,7 @@ pub fn open_existing(args: &StoreArgs) -> Result<Db, Failure> {
 /// # Errors
 /// As [`Db::open`].
 pub fn open_or_make(args: &StoreArgs) -> Result<Db, Failure> {
-    Ok(Db::open(options(args))?)
+    open(args)
 }
 
 /// A keyspace that is there.

@@ -42,6 +42,7 @@
 //! - [`Db`] is the keyspace "default" and opens others ([`Db::keyspace`]); both read and write alike ([`Keyspace`]).
 //! - [`WriteBatch`] for several writes at once, [`Transaction`] for read-modify-write, [`Snapshot`] for a moment that
 //!   stays, [`DbIterator`] for ranges in either direction.
+//! - [`events`] tells of flushes, compactions, promotions and failures as they happen.
 //! - [`ErrorKind`] says what a caller can do about an [`Error`]. A key that is not there is not an error.
 //! - [`check`] reads every byte of a store and says what is lost, also when it cannot be opened.
 //! - `transfer` (feature `transfer`) reads and writes records as CSV, JSON lines and Kelvin's dump format.
@@ -65,6 +66,39 @@ pub use kelvin_lsm::options::{
 pub use kelvin_lsm::report::{KeyReport, LevelInfo};
 pub use kelvin_lsm::stats::Stats;
 pub use kelvin_lsm::transaction::Transaction;
+
+pub mod events {
+    //! What happens in a store, told to a listener: [`Options::listener`](crate::Options::listener).
+    //!
+    //! ```
+    //! use std::sync::{Arc, Mutex};
+    //!
+    //! use kelvin::events::{Event, What};
+    //! use kelvin::{Db, Options};
+    //!
+    //! # fn main() -> kelvin::Result<()> {
+    //! # let temporary = tempfile::tempdir().expect("a temporary directory");
+    //! # let dir = temporary.path().join("store");
+    //! let flushed = Arc::new(Mutex::new(0));
+    //! let sum = Arc::clone(&flushed);
+    //! let listener = move |event: &Event| match &event.what {
+    //!     What::Flushed { bytes, .. } => *sum.lock().expect("nobody panics with it") += bytes,
+    //!     // Every event prints as one line, and `Event::fields` has its parts.
+    //!     _ => eprintln!("{event}"),
+    //! };
+    //! let db = Db::open(Options::new(dir).listener(Arc::new(listener)))?;
+    //! db.put(b"greeting", b"hello")?;
+    //! db.flush()?;
+    //! db.close()?;
+    //! assert!(*flushed.lock().expect("nobody panics with it") > 0);
+    //! # Ok(())
+    //! # }
+    //! ```
+
+    pub use kelvin_base::events::{
+        Compaction, EVENTS_WAITING_MAX, Event, EventListener, Field, Kept, Listener, TrackerSizes, What,
+    };
+}
 
 pub mod storage {
     //! Where a store's files are: the seam through which disks can be replaced ([`crate::Env`]).

@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use kelvin_base::key::{EXPIRES, Kind};
-use kelvin_base::{Sequence, Tier};
+use kelvin_base::{HotTracker, Sequence, Tier};
 
 use crate::db::engine::Engine;
 use crate::promotion::{Insertion, Promoted};
@@ -18,13 +18,13 @@ use crate::stats::Counters;
 use crate::version::{FIRST_SLOW, LEVELS, Version};
 use crate::view::{KeyspaceState, View};
 
-/// What follows a finished point lookup of `key`.
-pub fn after_read(engine: &Engine, key: &[u8], lookup: &Lookup) {
+/// What follows a finished point lookup of `key` in `keyspace`.
+pub fn after_read(engine: &Engine, keyspace: &KeyspaceState, key: &[u8], lookup: &Lookup) {
     count(&engine.counters, lookup);
     if engine.hotness.is_on()
         && let Some(value) = lookup.found.as_ref().and_then(|found| found.value.as_ref())
     {
-        engine.tracker.access(key, value.len());
+        engine.hotness.of_keyspace(keyspace.id).access(key, value.len());
     }
 }
 

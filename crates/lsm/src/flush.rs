@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kelvin_base::events::What;
 use kelvin_base::{Error, ErrorKind, Result, Tier};
 use kelvin_table::TableOptions;
 
-use crate::compaction::job::{self, Cooling, JobContext, JobTable, NewTable, Outputs, Retention};
+use crate::compaction::job::{self, Cooling, JobContext, JobStats, JobTable, NewTable, Outputs, Retention};
 use crate::compaction::pick::{Plan, RETAIN_BENEFIT, RangePick, Reason, pick_range};
 use crate::db::engine::Engine;
 use crate::files::Files;
@@ -19,6 +20,7 @@ use crate::options::HotParts;
 use crate::schedule::{Kind, Work};
 use crate::space::{Priority, Reservation};
 use crate::tiers::Purpose;
+use crate::told;
 use crate::version::{Edit, FileNumbers, LEVELS, TableMeta};
 use crate::view::KeyspaceState;
 use crate::write::room::flush_slack_bytes;
@@ -52,6 +54,11 @@ impl Engine {
         self.install_or_remove(keyspace, edit, &imms, &metas, &[])?;
         self.counters.work.flushes.add(1);
         self.counters.work.flushed_bytes.add(written);
+        self.events.post(|| What::Flushed {
+            keyspace: keyspace.name.clone(),
+            tables: metas.len() as u64,
+            bytes: written,
+        });
         self.release_logs();
         Ok(())
     }
@@ -151,15 +158,19 @@ impl Engine {
             }
             self.counters.work.trivial_moves.add(1);
             let evicted: Vec<_> = plan.leaving().map(|(_, file)| Arc::clone(file)).collect();
-            return self.forgive_dropped(&keyspace, self.install(&keyspace, edit, &[], &evicted));
+            let installed = self.install(&keyspace, edit, &[], &evicted);
+            if installed.is_ok() {
+                self.events.post(|| told::moved(&keyspace, plan));
+            }
+            return self.forgive_dropped(&keyspace, installed);
         }
         let outcome = self.merge(&keyspace, plan, promoted);
-        let metas = match outcome {
+        let (metas, stats) = match outcome {
             Err(error) => {
                 self.note_corrupt_input(plan, &error);
                 return self.forgive_dropped(&keyspace, Err(error));
             }
-            Ok(metas) => metas,
+            Ok(output) => output,
         };
         for meta in &metas {
             let kept = plan.retain_level.filter(|_| meta.tier == Tier::Fast);
@@ -170,8 +181,11 @@ impl Engine {
             plan.tables().chain(plan.leaving()).map(|(_, file)| Arc::clone(file)).collect();
         let installed = self.install_or_remove(&keyspace, edit, &[], &metas, &consumed);
         self.counters.work.compactions.add(1);
-        if installed.is_ok() && plan.retain_level.is_some() {
-            note_kept(&keyspace, plan, &metas);
+        if installed.is_ok() {
+            if plan.retain_level.is_some() {
+                note_kept(&keyspace, plan, &metas);
+            }
+            self.events.post(|| told::merged(&keyspace, plan, metas.len(), &stats));
         }
         self.forgive_dropped(&keyspace, installed)
     }
@@ -181,14 +195,14 @@ impl Engine {
         keyspace: &KeyspaceState,
         plan: &Plan,
         promoted: Vec<(Bytes, Bytes)>,
-    ) -> Result<Vec<TableMeta>> {
+    ) -> Result<(Vec<TableMeta>, JobStats)> {
         let mut context =
             self.job_context(self.outputs(Purpose::Compaction), plan.output_level, plan.output_tier);
         let version = Arc::clone(&keyspace.peek().version);
         context.deeper = job::deeper_runs(&version, plan);
         if let Some(level) = plan.retain_level {
             context.retention = Some(Arc::new(Retention {
-                tracker: Arc::clone(&self.tracker),
+                tracker: self.hotness.shared_of_keyspace(keyspace.id),
                 parts: HotParts {
                     retention: self.config.hot_parts.retention && plan.keeps_hot,
                     ..self.config.hot_parts
@@ -200,7 +214,7 @@ impl Engine {
             }));
         }
         if plan.reason == Reason::HotRuns {
-            let tracker = Arc::clone(&self.tracker);
+            let tracker = self.hotness.shared_of_keyspace(keyspace.id);
             context.cooling = Some(Arc::new(Cooling { tracker, above: job::fast_runs(&version) }));
         }
         let output = job::run(plan, &context)?;
@@ -214,7 +228,7 @@ impl Engine {
             work.compaction_read_bytes[tier.index()].add(output.stats.read_bytes[tier.index()]);
             work.compaction_written_bytes[tier.index()].add(output.stats.written_bytes[tier.index()]);
         }
-        Ok(output.tables.iter().map(JobTable::meta).collect())
+        Ok((output.tables.iter().map(JobTable::meta).collect(), output.stats))
     }
 
     /// Turns what was reserved into files.

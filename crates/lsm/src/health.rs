@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kelvin_base::{Error, ErrorKind, Result};
+use kelvin_base::events::What;
+use kelvin_base::{Error, ErrorKind, Events, Result};
 use parking_lot::Mutex;
 
 use crate::schedule::Kind;
@@ -20,9 +21,16 @@ pub struct Health {
     fatal: Mutex<Option<Error>>,
     background: Mutex<BTreeMap<Kind, Error>>,
     quarantined: Mutex<BTreeSet<u64>>,
+    events: Events,
 }
 
 impl Health {
+    /// All is well; what is not will be told to `events`.
+    #[must_use]
+    pub fn new(events: Events) -> Self {
+        Self { events, ..Self::default() }
+    }
+
     /// Refuses writes if the store is closed or read-only.
     ///
     /// # Errors
@@ -47,6 +55,7 @@ impl Health {
                 format!("the store takes no more writes after this error: {reason}"),
             )
             .advice("reads go on; what was acknowledged before is kept; close and reopen the store once the disk is well");
+            self.events.post(|| What::ReadOnly { error: told.to_string() });
             *fatal = Some(told);
         }
         self.stopped.store(true, Ordering::Release);
@@ -65,10 +74,15 @@ impl Health {
     /// Notes the error of a background job; `None` when one of its kind has succeeded since, or is tried again.
     pub fn note_background(&self, kind: Kind, error: Option<&Error>) {
         let mut background = self.background.lock();
+        let work = kind.name();
         match error {
-            Some(error) => background.insert(kind, error.clone()),
-            None => background.remove(&kind),
-        };
+            Some(error) => {
+                self.events.post(|| What::WorkFailed { work, error: error.to_string() });
+                background.insert(kind, error.clone());
+            }
+            None if background.remove(&kind).is_some() => self.events.post(|| What::WorkRecovered { work }),
+            None => {}
+        }
     }
 
     /// A background error that no success of its kind has followed.

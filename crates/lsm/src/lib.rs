@@ -27,6 +27,7 @@ pub mod snapshot;
 pub mod space;
 pub mod stats;
 pub mod tiers;
+mod told;
 pub mod transaction;
 pub mod version;
 pub mod view;

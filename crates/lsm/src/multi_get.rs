@@ -76,7 +76,7 @@ pub fn multi_get(keyspace: &Keyspace, keys: &[&[u8]]) -> Vec<Result<Option<Bytes
         .zip(keys)
         .map(|(answer, key)| {
             let answer = answer.unwrap_or_else(|| Err(missing()))?;
-            after_read(engine, key, &answer);
+            after_read(engine, &keyspace.state, key, &answer);
             let read = LatestRead { keyspace: &keyspace.state, view: &view, at: pin.at(), key };
             read.promote(engine, answer.found.as_ref());
             Ok(answer.into_value())

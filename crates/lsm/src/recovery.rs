@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwap;
-use kelvin_base::{Error, ErrorKind, Result, Sequence, Signal, Tier};
+use kelvin_base::events::Listener;
+use kelvin_base::{Error, ErrorKind, Events, Result, Sequence, Signal, Tier};
 use kelvin_storage::FileLock;
 use parking_lot::Mutex;
 
@@ -55,7 +56,11 @@ const RECYCLED_LOGS_MAX: usize = 2;
 pub fn open(options: Options) -> Result<Arc<Engine>> {
     let config = options.derive()?;
     let env = options.env.map_or_else(|| Env::system(&config), Ok)?;
+    let events = options.listener.map_or_else(Events::default, |Listener(listener)| {
+        Events::new(listener, Arc::clone(&env.clock), Arc::clone(&env.executor))
+    });
     let tiers = tier_handles(&config, &env);
+    tiers.iter().flatten().for_each(|tier| tier.health().tell(tier.tier(), &events));
     let mut locks = lock(&tiers)?;
     let signal = Arc::new(Signal::new());
     let space = Space::from_config(&config, tiers.clone(), Arc::clone(&env.clock));
@@ -78,7 +83,7 @@ pub fn open(options: Options) -> Result<Arc<Engine>> {
     let fast = files.tier(Tier::Fast)?;
     let wals =
         LogFiles::open(Arc::clone(fast.storage()), fast.dir(), config.memtable_bytes, RECYCLED_LOGS_MAX)?;
-    let engine = assemble(Parts { config, env, files, space, versions, wals, signal, locks })?;
+    let engine = assemble(Parts { config, env, events, files, space, versions, wals, signal, locks })?;
     engine.clone().start()?;
     Ok(engine)
 }
@@ -242,6 +247,7 @@ fn remove_orphans(files: &Files, versions: &VersionSet) -> Result<()> {
 struct Parts {
     config: Config,
     env: Env,
+    events: Events,
     files: Arc<Files>,
     space: Space,
     versions: VersionSet,
@@ -252,7 +258,7 @@ struct Parts {
 
 /// Replays the WAL into memtables and puts the engine together.
 fn assemble(parts: Parts) -> Result<Arc<Engine>> {
-    let Parts { config, env, files, space, mut versions, wals, signal, locks } = parts;
+    let Parts { config, env, events, files, space, mut versions, wals, signal, locks } = parts;
     let numbers = wals.numbers();
     for &number in &numbers {
         versions.file_numbers().seen(number);
@@ -280,9 +286,8 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     let pick_config = pick_config(&config);
     let owner = versions.store().uuid;
     Ok(Arc::new_cyclic(|me| {
-        let hotness = Tracking::open(&config, &env, &files, owner, me.clone());
+        let hotness = Tracking::open(&config, &env, &events, &files, owner, me.clone());
         Engine {
-            tracker: Arc::clone(hotness.tracker()),
             hotness,
             promotion_room,
             pick_config,
@@ -303,7 +308,8 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
             versions: Mutex::new(versions),
             work: Mutex::new(Work::default()),
             signal,
-            health: Health::default(),
+            health: Health::new(events.clone()),
+            events,
             file_numbers,
             keyspace_numbers: AtomicU32::new(next_keyspace),
             closing: Arc::default(),

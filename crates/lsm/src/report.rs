@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kelvin_base::{Result, Sequence, Tier};
+use kelvin_base::{HotTracker, Result, Sequence, Tier};
 
 use crate::compaction::pick::{shares, targets};
 use crate::db::Keyspace;
@@ -141,6 +141,6 @@ pub fn explain_key(keyspace: &Keyspace, key: &[u8]) -> Result<KeyReport> {
         tables_considered: answer.tables_considered,
         filter_negatives: answer.io.iter().map(|io| io.filter_negatives).sum(),
         cache_hits: answer.io.iter().map(|io| io.cache_hits).sum(),
-        hot: engine.hotness.is_on().then(|| engine.tracker.is_hot(key)),
+        hot: engine.hotness.is_on().then(|| engine.hotness.of_keyspace(keyspace.id()).is_hot(key)),
     })
 }

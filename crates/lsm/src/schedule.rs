@@ -32,6 +32,18 @@ pub enum Kind {
     Slow,
 }
 
+impl Kind {
+    /// The name in events.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flush => "flush",
+            Self::Fast => "fast compaction",
+            Self::Slow => "slow compaction",
+        }
+    }
+}
+
 /// Whether a promotion by flush is queued or runs, and when the next one may.
 #[derive(Debug, Default)]
 pub struct PromotionWork {
@@ -189,7 +201,7 @@ impl Engine {
             oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.publisher.visible()),
             free_bytes: [free(Tier::Fast).saturating_sub(kept_bytes), free(Tier::Slow)],
             wants_room: self.space_debt().is_some_and(|debt| debt.amount > debt.slow_at),
-            tracker: self.hotness.is_on().then_some(&*self.tracker),
+            tracker: self.hotness.is_on().then(|| &**self.hotness.tracker()),
             held: work.held_compactions(),
         }
     }

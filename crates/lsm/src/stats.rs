@@ -3,6 +3,8 @@
 //! Counters are relaxed atomics of this store alone (no process-wide registry). [`Stats`] is a plain struct; its
 //! fields are listed once, in [`Stats::rows`], for the command line, JSON and metrics.
 
+mod rows;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -303,6 +305,10 @@ pub struct Stats {
     pub entries: u64,
     /// WAL bytes on disk now.
     pub wal_bytes: u64,
+    /// Events that the listener was told of.
+    pub events: u64,
+    /// Events that it was not told of, as it was busy for too long or has panicked.
+    pub events_lost: u64,
     /// The hot-key tracker; `None` if there is none.
     pub hotness: Option<HotnessStats>,
 }
@@ -386,6 +392,8 @@ impl Engine {
             entries: self.entries(&versions),
             wal_bytes: self.wals.bytes(),
             hotness: self.hotness.stats(),
+            events: self.events.counts().0,
+            events_lost: self.events.counts().1,
         }
     }
 }
@@ -424,79 +432,5 @@ impl Stats {
     pub fn fast_hit_rate(&self) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         (self.gets > 0).then(|| self.gets_fast as f64 / self.gets as f64)
-    }
-
-    /// Every number with its name, in the order of printing. Lists are spelt out, names joined by a dot.
-    #[must_use]
-    pub fn rows(&self) -> Vec<(String, u64)> {
-        let mut rows: Vec<(String, u64)> = Vec::new();
-        let mut put = |name: &str, value: u64| rows.push((name.to_string(), value));
-        put("gets", self.gets);
-        put("gets_memtable", self.gets_memtable);
-        put("gets_promotion", self.gets_promotion);
-        for (level, gets) in self.gets_level.iter().enumerate() {
-            put(&format!("gets_level.{level}"), *gets);
-        }
-        put("gets_hot", self.gets_hot);
-        put("gets_absent", self.gets_absent);
-        put("gets_fast", self.gets_fast);
-        put("gets_slow", self.gets_slow);
-        put("cache_hits", self.cache_hits);
-        put("cache_misses", self.cache_misses);
-        put("iterators", self.iterators);
-        put("iterators_slow", self.iterators_slow);
-        put("writes", self.writes);
-        put("write_groups", self.write_groups);
-        put("write_bytes", self.write_bytes);
-        put("wal_syncs", self.wal_syncs);
-        put("wal_bytes", self.wal_bytes);
-        put("conflicts", self.conflicts);
-        put("flushes", self.flushes);
-        put("flushed_bytes", self.flushed_bytes);
-        put("compactions", self.compactions);
-        put("trivial_moves", self.trivial_moves);
-        put("boundary_compactions", self.boundary.compactions);
-        put("retained_bytes", self.boundary.retained_bytes);
-        put("promoted_flush_bytes", self.boundary.flushed_bytes);
-        put("promoted_compaction_bytes", self.boundary.promoted_bytes);
-        put("not_hot_bytes", self.boundary.not_hot_bytes);
-        put("background_failures", self.background_failures);
-        put("snapshots", self.snapshots);
-        put("sequence", self.sequence);
-        put("entries", self.entries);
-        put("memory_limit_bytes", self.memory_limit_bytes);
-        put("memory_used_bytes_max", self.memory_used_bytes_max);
-        put("resident_bytes", self.resident_bytes);
-        put("resident_bytes_max", self.resident_bytes_max);
-        for (list, values) in [
-            ("delayed_us", &self.delayed_us),
-            ("stopped_us", &self.stopped_us),
-            ("memory_bytes", &self.memory),
-            ("promotion", &self.promotion),
-        ] {
-            for (name, value) in values {
-                put(&format!("{list}.{name}"), *value);
-            }
-        }
-        if let Some(one) = &self.hotness {
-            for (name, value) in one.counts().into_iter().chain(one.sizes()) {
-                put(&format!("ralt.{name}"), value);
-            }
-        }
-        for (name, tiers) in [
-            ("read_ios", self.read_ios),
-            ("read_bytes", self.read_bytes),
-            ("compaction_read_bytes", self.compaction_read_bytes),
-            ("compaction_written_bytes", self.compaction_written_bytes),
-            ("device_reads", self.device_reads),
-            ("device_read_bytes", self.device_read_bytes),
-            ("device_written_bytes", self.device_written_bytes),
-            ("used_bytes", self.used_bytes),
-            ("used_bytes_max", self.used_bytes_max),
-        ] {
-            put(&format!("{name}.fast"), tiers[0]);
-            put(&format!("{name}.slow"), tiers[1]);
-        }
-        rows
     }
 }

@@ -15,6 +15,7 @@ use kelvin_base::{KeyRange, Result, hash64};
 use parking_lot::Mutex;
 
 use crate::buffer::AccessBuffer;
+use crate::forget::Forgotten;
 use crate::limits::Limits;
 use crate::merge::Merged;
 use crate::options::{Env, Options};
@@ -55,6 +56,8 @@ pub struct Core {
     /// A reader found damage: everything is to be thrown away by the next job.
     pub is_doubtful: AtomicBool,
     pub is_closing: AtomicBool,
+    /// Keys that are to be forgotten by the next job.
+    pub forgotten: Mutex<Vec<Forgotten>>,
 }
 
 /// What becomes of a merged record: dropped, or kept and hot or not.

@@ -51,6 +51,7 @@ impl Core {
 
     /// Drops what is coldest until a part of both limits is free again, and sets the limits anew.
     pub fn evict(&self, work: &mut Work) -> Result<()> {
+        let before = self.version.load().tracker_sizes();
         let verdict = self.judge(work)?;
         work.now.turns += 1;
         let (hot_score, limits, now) = (verdict.hot_score, verdict.limits, work.now);
@@ -67,8 +68,11 @@ impl Core {
             }
         }
         self.counters.evictions.fetch_add(1, Ordering::Relaxed);
-        let sizes = self.version.load().sizes();
-        self.counters.note_limits(work.accessed_bytes, &limits, &sizes);
+        let version = self.version.load();
+        self.counters.note_limits(work.accessed_bytes, &limits, &version.sizes());
+        if let Some(told) = &self.env.evicted {
+            told(before, version.tracker_sizes());
+        }
         Ok(())
     }
 

@@ -58,11 +58,15 @@ impl Core {
         Ok(())
     }
 
-    /// Does what is due: flushes what waits (`all`: everything), keeps the levels in shape, evicts.
+    /// Does what is due: flushes what waits (`all`: everything), keeps the levels in shape, forgets, evicts.
     pub fn maintain(&self, work: &mut Work, all: bool) -> Result<()> {
+        let forgotten = std::mem::take(&mut *self.forgotten.lock());
+        // Accesses of keys to be forgotten wait there too.
+        let all = all || !forgotten.is_empty();
         let taken = if all { self.buffer.take_all() } else { self.buffer.take_full() };
         self.tidy(work, &taken)?;
         drop(taken);
+        forgotten.iter().try_for_each(|range| self.forget(work, range))?;
         if self.is_over_limit() {
             self.evict(work)?;
         }

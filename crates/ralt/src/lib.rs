@@ -17,6 +17,7 @@
 //!     executor: Arc::new(ThreadPool::new(1, 1, 1)?),
 //!     lane: Lane::Tracking,
 //!     memory: None,
+//!     evicted: None,
 //! };
 //! let ralt = Ralt::open(env, Options::of_fast(100 << 20, *b"whose keys these"));
 //! ralt.access(b"user:4711", 200);
@@ -29,7 +30,7 @@
 //! ```
 //!
 //! Reading order: `record` and `score` (what is kept of a key), `buffer` and `flush` (how it gets there), `run`, `merge` and
-//! `version` (where it lies), `compact`, `threshold`, `limits` and `evict` (what leaves), `state` (restart).
+//! `version` (where it lies), `compact`, `threshold`, `limits`, `evict` and `forget` (what leaves), `state` (restart).
 //!
 //! Nothing here fails towards its user: see [`kelvin_base::HotTracker`]. What goes wrong is counted, and told in [`Stats`].
 
@@ -38,6 +39,7 @@ mod compact;
 mod core;
 mod evict;
 mod flush;
+mod forget;
 pub mod limits;
 mod merge;
 mod options;
@@ -62,12 +64,14 @@ use parking_lot::Mutex;
 
 use crate::buffer::AccessBuffer;
 use crate::core::Core;
+use crate::forget::Forgotten;
 use crate::merge::Merged;
 use crate::run::Shelf;
+use crate::state::{Doubt, Restored};
 use crate::stats::Counters;
 use crate::version::Version;
 
-pub use crate::options::{Env, MemoryListener, Options};
+pub use crate::options::{Env, EvictionListener, MemoryListener, Options};
 pub use crate::oracle::Oracle;
 pub use crate::score::Scoring;
 pub use crate::stats::{LimitsAt, Stats};
@@ -91,7 +95,11 @@ impl Ralt {
         if let Err(source) = env.storage.create_dir_all(&env.dir) {
             counters.note_error(&Error::io("making the hot-key tracker's directory", &env.dir, source));
         }
-        let (work, version) = state::restore(&options, &shelf);
+        let Restored { work, version, scoring, doubt } = state::restore(&options, &shelf);
+        if let Some(doubt) = doubt.as_ref().filter(|doubt| **doubt != Doubt::Empty) {
+            counters.note_reset(doubt);
+        }
+        let options = Options { scoring, ..options };
         let core = Core {
             buffer: AccessBuffer::new(options.buffer_bytes),
             version: ArcSwap::from_pointee(version),
@@ -100,11 +108,18 @@ impl Ralt {
             is_scheduled: AtomicBool::new(false),
             is_doubtful: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            forgotten: Mutex::default(),
             options,
             env,
             shelf,
         };
         core.tell_memory(&core.version.load());
+        // Before anything is known the choice of a scoring is to be remembered.
+        if doubt.is_some()
+            && let Err(error) = core.save_state(&core.work.lock(), &core.version.load())
+        {
+            core.counters.note_error(&error);
+        }
         let core = Arc::new(core);
         if core.is_over_limit() {
             core.schedule();
@@ -125,6 +140,12 @@ impl Ralt {
         if let Err(error) = self.0.tidy(&mut work, &self.0.buffer.take_all()) {
             self.0.counters.note_error(&error);
         }
+    }
+
+    /// The scoring that it goes by: the one asked for, or the one its files were kept with.
+    #[must_use]
+    pub fn scoring(&self) -> Scoring {
+        self.0.options.scoring
     }
 
     /// What it has done, and how large it is.
@@ -226,6 +247,11 @@ impl HotTracker for Ralt {
         let merged = Merged::new(version.meeting(range), range, self.0.options.scoring, true);
         let merged = merged.inspect_err(|error| self.0.doubt(error)).ok();
         Box::new(Scan { core: Arc::clone(&self.0), version, merged, key: Vec::new() })
+    }
+
+    fn forget(&self, range: KeyRange<'_>) {
+        self.0.forgotten.lock().push(Forgotten::new(range));
+        self.0.schedule();
     }
 }
 

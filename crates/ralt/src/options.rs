@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use kelvin_base::events::TrackerSizes;
 use kelvin_base::{Executor, Lane};
 use kelvin_storage::{ALIGNMENT, IoMode, Storage};
 
@@ -22,6 +23,8 @@ const RUN_BYTES_MIN: u64 = 16 << 10;
 
 /// Is told what memory RALT takes.
 pub type MemoryListener = Arc<dyn Fn(u64) + Send + Sync>;
+/// Is told of an eviction: how large everything was and might be before, and after.
+pub type EvictionListener = Arc<dyn Fn(TrackerSizes, TrackerSizes) + Send + Sync>;
 
 /// Where RALT lies and who works for it.
 #[derive(Clone)]
@@ -38,6 +41,8 @@ pub struct Env {
     pub lane: Lane,
     /// Told at each change of the runs what memory RALT takes from then on, bytes: [`crate::Stats::memory_bytes`].
     pub memory: Option<MemoryListener>,
+    /// Told of each eviction by the thread that made it; it must not wait.
+    pub evicted: Option<EvictionListener>,
 }
 
 impl fmt::Debug for Env {
@@ -55,6 +60,9 @@ pub struct Options {
     pub fast_bytes: u64,
     /// How hot a key is.
     pub scoring: Scoring,
+    /// Go on with the scoring that the files there were kept with, if they are sound, and not with [`Self::scoring`]. Without it
+    /// files of another scoring are thrown away: their scores say nothing.
+    pub keeps_scoring: bool,
     /// γ: a time slice passes each time so many bytes have been accessed.
     pub slice_bytes: u64,
     /// Bounds of the hot set.
@@ -92,6 +100,7 @@ impl Options {
             owner,
             fast_bytes,
             scoring: Scoring::Exponential { alpha: ALPHA },
+            keeps_scoring: false,
             slice_bytes: (fast_bytes / 10).max(1),
             bounds: Bounds::of_fast(fast_bytes),
             has_auto_tuning: true,

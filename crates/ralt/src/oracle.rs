@@ -81,6 +81,12 @@ impl HotTracker for Oracle {
         let keys: Vec<Vec<u8>> = hot.take_while(|key| !range.ends_before(key)).cloned().collect();
         Box::new(Listed { keys: keys.into_iter(), key: Vec::new() })
     }
+
+    fn forget(&self, range: KeyRange<'_>) {
+        let mut counts = self.counts.lock();
+        counts.keys.retain(|key, _| !range.contains(key));
+        counts.hot.retain(|key| !range.contains(key));
+    }
 }
 
 /// Hot keys that were listed.

@@ -43,6 +43,16 @@ pub struct Stamp {
 }
 
 impl Scoring {
+    /// Its name, for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exponential { .. } => "exponential smoothing",
+            Self::Lru => "LRU",
+            Self::Clock { .. } => "CLOCK",
+        }
+    }
+
     /// The stamp of one access.
     #[must_use]
     pub const fn stamp(self, now: Now) -> Stamp {

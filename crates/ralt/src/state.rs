@@ -5,6 +5,8 @@
 //! speed and nothing else (DESIGN: advisory state is advisory). Tests: `tests.rs`.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use crate::score::{Now, Scoring};
 use crate::version::{LEVELS, Placed, Version};
 
 const MAGIC: &[u8; 8] = b"KLVNRALT";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The checksum's seed.
 const SEED: u64 = 0x5a17_5a17;
 /// A larger state file is not believed.
@@ -31,20 +33,38 @@ fn state_path(dir: &Path) -> PathBuf {
     dir.join("STATE")
 }
 
-/// A number for each way of scoring: records of one say nothing to another.
-const fn scoring_code(scoring: Scoring) -> u8 {
+/// A number for each way of scoring, as records of one say nothing to another, and its parameter's bits.
+const fn scoring_code(scoring: Scoring) -> (u8, u64) {
     match scoring {
-        Scoring::Exponential { .. } => 1,
-        Scoring::Lru => 2,
-        Scoring::Clock { .. } => 3,
+        Scoring::Exponential { alpha } => (1, alpha.to_bits()),
+        Scoring::Lru => (2, 0),
+        Scoring::Clock { max } => (3, max as u64),
     }
+}
+
+/// The reverse of [`scoring_code`]; `None` if there is none of this code, or the parameter is none it can have.
+fn scoring_of(code: u8, parameter: u64) -> Option<Scoring> {
+    let scoring = match code {
+        1 => Scoring::Exponential { alpha: f64::from_bits(parameter) },
+        2 => Scoring::Lru,
+        3 => Scoring::Clock { max: u32::try_from(parameter).ok()? },
+        _ => return None,
+    };
+    let is_sound = match scoring {
+        Scoring::Exponential { alpha } => alpha > 0.0 && alpha < 1.0,
+        Scoring::Lru => parameter == 0,
+        Scoring::Clock { max } => max > 0,
+    };
+    is_sound.then_some(scoring)
 }
 
 fn encode(options: &Options, work: &Work, version: &Version) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&FORMAT.to_le_bytes());
     out.extend_from_slice(&options.owner);
-    out.push(scoring_code(options.scoring));
+    let (code, parameter) = scoring_code(options.scoring);
+    out.push(code);
+    out.extend_from_slice(&parameter.to_le_bytes());
     out.extend_from_slice(&version.hot_score.to_bits().to_le_bytes());
     let Now { slice, accesses, turns } = work.now;
     let limits = version.limits;
@@ -78,6 +98,7 @@ type Named = (u64, u64, Vec<u8>);
 /// What a state file says.
 #[derive(Debug, PartialEq)]
 pub struct State {
+    scoring: Scoring,
     hot_score: f64,
     accessed_bytes: u64,
     now: Now,
@@ -86,23 +107,63 @@ pub struct State {
     levels: [Vec<Named>; LEVELS],
 }
 
-/// Reads a state file's bytes; `None` if they are not what this version of the program wrote for this owner.
-#[must_use]
-pub fn decode(options: &Options, bytes: &[u8]) -> Option<State> {
-    let (body, sum) = bytes.split_last_chunk::<8>()?;
-    if hash64_seeded(SEED, body) != u64::from_le_bytes(*sum) {
-        return None;
+/// Why what lies there is not gone on with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Doubt {
+    /// There is no state file, and there are no runs: nothing is lost.
+    Empty,
+    /// Something is missing, or is not as it was written.
+    Damaged,
+    /// Another version of the program wrote it.
+    Format(u32),
+    /// It is of another owner's keys.
+    Owner,
+    /// It was kept with this scoring.
+    Scoring(Scoring),
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the hot-key tracker begins anew: its files ")?;
+        match self {
+            Self::Empty => f.write_str("are not there"),
+            Self::Damaged => f.write_str("are damaged, or some are missing"),
+            Self::Format(format) => write!(f, "are of format {format}, and this version writes {FORMAT}"),
+            Self::Owner => f.write_str("are of another store"),
+            Self::Scoring(scoring) => write!(f, "were kept with {}", scoring.name()),
+        }
     }
-    let mut rest = body.strip_prefix(MAGIC)?;
+}
+
+/// Reads a state file's bytes.
+///
+/// # Errors
+/// If they are not what this version of the program wrote for this owner, with a scoring that is wanted.
+pub fn decode(options: &Options, bytes: &[u8]) -> Result<State, Doubt> {
+    let (body, sum) = bytes.split_last_chunk::<8>().ok_or(Doubt::Damaged)?;
+    if hash64_seeded(SEED, body) != u64::from_le_bytes(*sum) {
+        return Err(Doubt::Damaged);
+    }
+    let mut rest = body.strip_prefix(MAGIC).ok_or(Doubt::Damaged)?;
     let input = &mut rest;
-    let format = get_u32(input)?;
-    let (owner, tail) = input.split_first_chunk::<16>()?;
-    *input = tail;
+    let format = get_u32(input).ok_or(Doubt::Damaged)?;
+    if format != FORMAT {
+        return Err(Doubt::Format(format));
+    }
+    let (owner, mut rest) = input.split_first_chunk::<16>().ok_or(Doubt::Damaged)?;
+    if *owner != options.owner {
+        return Err(Doubt::Owner);
+    }
+    let state = decode_rest(&mut rest).ok_or(Doubt::Damaged)?;
+    let is_same = scoring_code(state.scoring).0 == scoring_code(options.scoring).0;
+    if is_same || options.keeps_scoring { Ok(state) } else { Err(Doubt::Scoring(state.scoring)) }
+}
+
+/// What stands behind the owner.
+fn decode_rest(input: &mut &[u8]) -> Option<State> {
     let (&code, tail) = input.split_first()?;
     *input = tail;
-    if format != FORMAT || *owner != options.owner || code != scoring_code(options.scoring) {
-        return None;
-    }
+    let scoring = scoring_of(code, get_u64(input)?)?;
     let hot_score = f64::from_bits(get_u64(input)?);
     let mut numbers = [0; 7];
     for number in &mut numbers {
@@ -118,7 +179,7 @@ pub fn decode(options: &Options, bytes: &[u8]) -> Option<State> {
     let now = Now { slice: u32::try_from(slice).ok()?, accesses, turns: u32::try_from(turns).ok()? };
     let limits = Limits { hot_bytes, physical_bytes };
     let is_sound = input.is_empty() && !hot_score.is_nan();
-    is_sound.then_some(State { hot_score, accessed_bytes, now, limits, next_number, levels })
+    is_sound.then_some(State { scoring, hot_score, accessed_bytes, now, limits, next_number, levels })
 }
 
 impl Core {
@@ -139,14 +200,22 @@ impl Core {
     }
 }
 
-/// Reads the state file; `None` if there is none or it is in doubt.
-fn read(options: &Options, storage: &dyn Storage, dir: &Path) -> Option<State> {
-    let file = storage.open(&state_path(dir), IoMode::Buffered).ok()?;
-    let len = file.len().ok().filter(|&len| len <= STATE_BYTES_MAX)?;
-    let len = usize::try_from(len).ok()?;
+/// Reads the state file.
+fn read(options: &Options, storage: &dyn Storage, dir: &Path) -> Result<State, Doubt> {
+    let path = state_path(dir);
+    if storage.exists(&path).is_ok_and(|exists| !exists) {
+        return Err(Doubt::Empty);
+    }
     let mut buf = AlignedBuf::new();
-    let range = file.read_at(0, len, &mut buf).ok()?;
-    decode(options, buf.as_slice().get(range)?)
+    let range = read_whole(storage, &path, &mut buf).ok_or(Doubt::Damaged)?;
+    decode(options, buf.as_slice().get(range).ok_or(Doubt::Damaged)?)
+}
+
+/// Reads a file into `buf`, and says where; `None` if it cannot be read or is too large to be believed.
+fn read_whole(storage: &dyn Storage, path: &Path, buf: &mut AlignedBuf) -> Option<Range<usize>> {
+    let file = storage.open(path, IoMode::Buffered).ok()?;
+    let len = file.len().ok().filter(|&len| len <= STATE_BYTES_MAX)?;
+    file.read_at(0, usize::try_from(len).ok()?, buf).ok()
 }
 
 /// The version that the state file names, with all its runs open; `None` if any of it is in doubt.
@@ -165,26 +234,46 @@ fn open_runs(shelf: &Shelf, state: &State) -> Option<Version> {
     version.levels[1..].iter().all(is_sorted).then_some(version)
 }
 
+/// What a RALT begins with.
+#[derive(Debug)]
+pub struct Restored {
+    pub work: Work,
+    pub version: Version,
+    /// The scoring that it goes on with.
+    pub scoring: Scoring,
+    /// Why it begins anew, if it does.
+    pub doubt: Option<Doubt>,
+}
+
 /// What was there before, or nothing. Files that belong to nothing are removed.
-pub fn restore(options: &Options, shelf: &Shelf) -> (Work, Version) {
+pub fn restore(options: &Options, shelf: &Shelf) -> Restored {
     let first =
         Work { accessed_bytes: 0, now: Now::default(), next_number: 0, compacted_to: Default::default() };
     let state = read(options, &*shelf.storage, &shelf.dir);
-    let opened = state.as_ref().and_then(|state| open_runs(shelf, state));
-    let (work, version) = match state.zip(opened) {
-        Some((state, version)) => {
-            let State { accessed_bytes, now, next_number, .. } = state;
-            (Work { accessed_bytes, now, next_number, ..first }, version)
+    let opened = state.and_then(|state| match open_runs(shelf, &state) {
+        Some(version) => Ok((state, version)),
+        None => Err(Doubt::Damaged),
+    });
+    let mut restored = match opened {
+        Ok((state, version)) => {
+            let State { accessed_bytes, now, next_number, scoring, .. } = state;
+            let work = Work { accessed_bytes, now, next_number, ..first };
+            Restored { work, version, scoring, doubt: None }
         }
-        None => {
+        Err(doubt) => {
             let limits = Limits::first(options.fast_bytes);
-            (first, Version { limits, ..Version::default() })
+            let version = Version { limits, ..Version::default() };
+            Restored { work: first, version, scoring: options.scoring, doubt: Some(doubt) }
         }
     };
-    let named: BTreeSet<u64> = version.placed().map(|placed| placed.run.number()).collect();
+    let named: BTreeSet<u64> = restored.version.placed().map(|placed| placed.run.number()).collect();
     let highest = remove_strays(shelf, &named);
-    let next_number = work.next_number.max(highest);
-    (Work { next_number, ..work }, version)
+    restored.work.next_number = restored.work.next_number.max(highest);
+    if restored.doubt == Some(Doubt::Empty) && highest > 0 {
+        // Runs without a state are what is left of one.
+        restored.doubt = Some(Doubt::Damaged);
+    }
+    restored
 }
 
 /// Removes runs that nobody names; the highest number of any file there was.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::limits::Limits;
 use crate::run::Sizes;
+use crate::state::Doubt;
 
 /// Evictions whose limits are remembered.
 const HISTORY: usize = 256;
@@ -36,7 +37,7 @@ pub struct Stats {
     pub compactions: u64,
     /// Evictions.
     pub evictions: u64,
-    /// Times that everything was thrown away as doubtful.
+    /// Times that everything was thrown away as doubtful, at the opening too.
     pub resets: u64,
     /// Bytes read from its files.
     pub read_bytes: u64,
@@ -87,6 +88,12 @@ impl Counters {
     /// Remembers what failed.
     pub fn note_error(&self, error: &Error) {
         *self.last_error.lock() = Some(error.to_string());
+    }
+
+    /// Remembers why it begins anew.
+    pub fn note_reset(&self, doubt: &Doubt) {
+        self.resets.fetch_add(1, Ordering::Relaxed);
+        *self.last_error.lock() = Some(doubt.to_string());
     }
 
     /// Remembers the limits after an eviction.

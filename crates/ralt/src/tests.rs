@@ -26,6 +26,7 @@ fn env(storage: &Arc<dyn Storage>) -> Env {
         executor,
         lane: Lane::Tracking,
         memory: None,
+        evicted: None,
     }
 }
 
@@ -165,7 +166,10 @@ fn under_a_hotspot_the_hot_set_becomes_the_hotspot_and_follows_it() {
     // Its disk holds what it may take and not a block more: whatever did not fit would be an error.
     let storage: Arc<dyn Storage> =
         Arc::new(MemoryStorage::with_capacity(small(fast_bytes).disk_bytes_max()));
-    let ralt = Ralt::open(env(&storage), small(fast_bytes));
+    let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let listener = Arc::clone(&told);
+    let evicted = move |before, after| listener.lock().push((before, after));
+    let ralt = Ralt::open(Env { evicted: Some(Arc::new(evicted)), ..env(&storage) }, small(fast_bytes));
     for (round, from) in [(1, 3_000), (2, 15_000)] {
         drive(&ralt, 60_000, hotspot(round, from, 1_000));
         let stats = ralt.stats();
@@ -178,7 +182,14 @@ fn under_a_hotspot_the_hot_set_becomes_the_hotspot_and_follows_it() {
         assert!((1_000_000..1_400_000).contains(&stats.hot_set_limit_bytes), "{stats:?}");
         assert_eq!(stats.history.last().unwrap().limits.hot_bytes, stats.hot_set_limit_bytes);
     }
-    let stats = ralt.stats();
+    let (stats, told) = (ralt.stats(), told.lock());
+    assert_eq!(told.len() as u64, stats.evictions);
+    for (pair, history) in told.windows(2).zip(&stats.history) {
+        let ((_, after), (before, _)) = (pair[0], pair[1]);
+        assert_eq!(after.hot_set_limit_bytes, history.limits.hot_bytes);
+        assert_eq!(before.hot_set_limit_bytes, after.hot_set_limit_bytes, "limits change at evictions only");
+        assert!(after.hot_set_bytes <= after.hot_set_limit_bytes);
+    }
     assert_eq!(stats.last_error, None);
     assert_eq!(files(&*storage), stats.runs.iter().sum::<usize>());
 }
@@ -292,17 +303,93 @@ fn it_goes_on_after_a_restart_and_starts_anew_for_another_owner_or_another_way_o
         (after.hot_set_limit_bytes, after.runs, after.records),
         (before.hot_set_limit_bytes, before.runs, before.records)
     );
+    assert_eq!((after.resets, after.last_error), (0, None));
     drop(again);
-    for other in [
-        Options { owner: [7; 16], ..small(2_000_000) },
-        Options { scoring: Scoring::Lru, ..small(2_000_000) },
+    for (other, why) in [
+        (Options { owner: [7; 16], ..small(2_000_000) }, "are of another store"),
+        (Options { scoring: Scoring::Lru, ..small(2_000_000) }, "were kept with exponential smoothing"),
     ] {
         let storage = copy_of(&*storage);
         let other = Ralt::open(env(&storage), other);
         assert_eq!((hot_keys(&other, KeyRange::ALL).len(), files(&*storage)), (0, 0));
+        let stats = other.stats();
+        assert!(stats.resets == 1 && stats.last_error.as_ref().is_some_and(|told| told.ends_with(why)));
         other.access(b"user", 5);
         other.settle();
         assert!(other.is_hot(b"user"));
+    }
+}
+
+#[test]
+fn it_goes_on_with_the_scoring_it_was_kept_with_if_that_is_asked_for() {
+    let kinds = [
+        Scoring::Exponential { alpha: 0.5 },
+        Scoring::Lru,
+        Scoring::Clock { max: 3 },
+        Scoring::Clock { max: 7 },
+    ];
+    for scoring in kinds {
+        let storage = memory();
+        let ralt = Ralt::open(env(&storage), Options { scoring, keeps_scoring: true, ..small(2_000_000) });
+        assert_eq!(ralt.scoring(), scoring, "there is nothing to go on with");
+        drive(&ralt, 3_000, hotspot(3, 500, 1_000));
+        ralt.close();
+        let hot = hot_keys(&ralt, KeyRange::ALL);
+        assert!(!hot.is_empty());
+        drop(ralt);
+        for asked in kinds {
+            let options = Options { scoring: asked, keeps_scoring: true, ..small(2_000_000) };
+            let again = Ralt::open(env(&storage), options);
+            assert_eq!((again.scoring(), hot_keys(&again, KeyRange::ALL)), (scoring, hot.clone()));
+            assert_eq!(again.stats().resets, 0);
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_forgotten_are_gone_and_the_others_are_known_as_before() {
+    for settled in [0, 150, 900, 30_000] {
+        let storage = memory();
+        let ralt = Ralt::open(env(&storage), Options { has_auto_tuning: false, ..small(20_000_000) });
+        drive(&ralt, settled, hotspot(3, 500, 1_000));
+        // These wait in the buffer.
+        let mut draw = hotspot(4, 500, 1_000);
+        (0..100).for_each(|_| ralt.access(&key(draw()), 986));
+        let before = ralt.stats();
+        let range = KeyRange { start: b"user3", end: Bound::Excluded(b"user70") };
+        ralt.forget(range);
+        ralt.settle();
+        let known = |ralt: &Ralt| {
+            let version = ralt.0.version.load_full();
+            let scoring = ralt.scoring();
+            let runs = version.placed().cloned().collect();
+            let mut merged = crate::merge::Merged::new(runs, KeyRange::ALL, scoring, true).unwrap();
+            let mut known = Vec::new();
+            while let Some((key, _)) = merged.next().unwrap() {
+                known.push(key.to_vec());
+            }
+            known
+        };
+        let (mut drawn, mut others) = (hotspot(3, 500, 1_000), hotspot(4, 500, 1_000));
+        let accessed: std::collections::BTreeSet<Vec<u8>> =
+            (0..settled).map(|_| key(drawn())).chain((0..100).map(|_| key(others()))).collect();
+        let expected: Vec<Vec<u8>> = accessed.into_iter().filter(|key| !range.contains(key)).collect();
+        assert_eq!(known(&ralt), expected, "after {settled}");
+        let after = ralt.stats();
+        assert_eq!((before.evictions, after.evictions, after.last_error), (0, 0, None));
+        assert!(!expected.iter().any(|key| !ralt.is_hot(key)));
+        assert_eq!((ralt.hot_size(range), hot_keys(&ralt, range).len()), (0, 0));
+        let exact = expected.iter().map(|key| key.len() as u64 + 986).sum::<u64>();
+        assert!(ralt.hot_size(KeyRange::ALL).abs_diff(exact) <= exact / 50, "after {settled}");
+        assert_eq!(files(&*storage), after.runs.iter().sum::<usize>());
+        ralt.forget(KeyRange::ALL);
+        ralt.close();
+        drop(ralt);
+        let again = Ralt::open(env(&storage), small(20_000_000));
+        assert_eq!(known(&again), expected, "what was not forgotten before the close is still there");
+        again.forget(KeyRange::ALL);
+        again.settle();
+        assert_eq!((known(&again).len(), files(&*storage)), (0, 0));
     }
 }
 

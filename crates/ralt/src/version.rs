@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use kelvin_base::KeyRange;
+use kelvin_base::events::TrackerSizes;
 
 use crate::limits::Limits;
 use crate::run::{Run, Sizes};
@@ -50,7 +51,8 @@ impl Placed {
         if self.from.is_none() { self.run.sizes().hot_bytes } else { self.hot_size(KeyRange::ALL) }
     }
 
-    fn is_hot(&self, key: &[u8]) -> bool {
+    /// True if `key` is hot in it, and rarely if it is not.
+    pub fn is_hot(&self, key: &[u8]) -> bool {
         self.first() <= key && self.run.is_hot(key)
     }
 
@@ -115,6 +117,17 @@ impl Version {
         self.placed().for_each(|placed| sum.add(placed.run.sizes()));
         sum.hot_bytes = self.placed().map(Placed::hot_bytes).sum();
         sum
+    }
+
+    /// How large everything is, and may be.
+    pub fn tracker_sizes(&self) -> TrackerSizes {
+        let (sizes, limits) = (self.sizes(), self.limits);
+        TrackerSizes {
+            hot_set_bytes: sizes.hot_bytes,
+            hot_set_limit_bytes: limits.hot_bytes,
+            physical_bytes: sizes.physical_bytes,
+            physical_limit_bytes: limits.physical_bytes,
+        }
     }
 
     /// Bytes of the runs of `level`.

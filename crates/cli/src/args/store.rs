@@ -52,6 +52,13 @@ pub struct StoreArgs {
     /// What the store is mostly used for [default: balanced]
     #[arg(long, value_name = "NAME", value_enum)]
     pub profile: Option<ProfileArg>,
+    /// How hot records are told from cold ones, with two tiers [default: as the store was kept so far, ralt for a new one]
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub hotness: Option<HotnessArg>,
+    /// Write what happens in the store (flushes, compactions, promotions, outages) to this file, a JSON object a line;
+    /// - for stderr
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
 }
 
 /// Which keyspace.
@@ -97,6 +104,19 @@ pub enum ProfileArg {
     Writes,
     /// Scans
     Scans,
+}
+
+/// Values of `--hotness`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HotnessArg {
+    /// By how often and how lately they were read
+    Ralt,
+    /// By the last read alone
+    Lru,
+    /// By counters of three bits
+    Clock,
+    /// Not at all; what was known is forgotten
+    Off,
 }
 
 /// How keys and values stand on the command line and in the output.

@@ -1,10 +1,10 @@
 //! `kelvin stats`: what the store counted, and its sizes now.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::args::inspect::Stats;
 use crate::exit::{Exit, Outcome};
-use crate::output::{Paint, bytes, grouped, lines, print, print_json, table};
+use crate::output::{Paint, bytes, grouped, lines, nested, print, print_json, table};
 use crate::store;
 
 /// Prints them.
@@ -40,20 +40,9 @@ pub fn run(args: &Stats) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The rows as nested objects: `read_ios.fast` becomes `{"read_ios": {"fast": …}}`.
+/// The rows as nested objects.
 pub fn as_json(stats: &kelvin::Stats) -> Value {
-    let mut object = Map::new();
-    for (name, value) in stats.rows() {
-        match name.split_once('.') {
-            None => {
-                object.insert(name, value.into());
-            }
-            Some((list, part)) => {
-                let entry = object.entry(list).or_insert_with(|| json!({}));
-                entry[part] = value.into();
-            }
-        }
-    }
+    let mut object = nested(stats.rows().into_iter().map(|(name, value)| (name, value.into())));
     object.insert("fast_hit_rate".to_string(), stats.fast_hit_rate().into());
     object.insert(
         "capacity_bytes".to_string(),

@@ -105,6 +105,28 @@ fn a_store_of_two_tiers_says_what_it_knows_of_hot_records() {
 }
 
 #[test]
+fn a_store_goes_on_with_its_hotness_whatever_command_opens_it() {
+    let place = Place::new();
+    let on = |command: &str| {
+        let mut command = place.on("s", command);
+        command.args(["--fast-capacity", "8MiB", "--slow"]).arg(place.path("slow"));
+        command
+    };
+    let hot = || json(on("explain").args(["read", "--json"]))["hot"] == true;
+    on("put").args(["read", "often", "--hotness", "lru"]).assert().success();
+    on("get").arg("read").assert().success();
+    assert!(hot());
+    let stats = json(on("stats").arg("--json"));
+    assert_eq!((&stats["hotness"], &stats["ralt"]["resets"]), (&"lru".into(), &0.into()), "{stats:#}");
+    let stats = json(on("stats").args(["--hotness", "clock", "--json"]));
+    let told = stats["ralt"]["last_error"].as_str().unwrap();
+    assert!(stats["hotness"] == "clock" && told.contains("were kept with LRU"), "{stats:#}");
+    assert!(!hot());
+    let (code, error) = failure(place.on("one", "put").args(["a", "b", "--hotness", "ralt"]));
+    assert_eq!((code, error.contains("without slow_dir")), (2, true), "{error}");
+}
+
+#[test]
 fn a_sound_store_is_sound() {
     let place = Place::new();
     with_tables(&place);

@@ -11,6 +11,8 @@ mod demo;
 #[cfg(test)]
 mod errors;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod inspect;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use kelvin_base::{Error, HotTracker, Result, Sequence, Signal};
+use kelvin_base::{Error, Events, HotTracker, KeyRange, Result, Sequence, Signal};
 use kelvin_storage::FileLock;
 use parking_lot::Mutex;
 
@@ -53,9 +53,7 @@ pub struct Engine {
     pub delay_owed_us: AtomicU64,
     /// What was counted.
     pub counters: Counters,
-    /// Which keys are hot.
-    pub tracker: Arc<dyn HotTracker>,
-    /// Whether that is kept, where, and what it takes.
+    /// Which keys are hot, whether that is kept, where, and what it takes.
     pub hotness: Tracking,
     /// Memory for promotion caches; `None` if nothing is promoted.
     pub promotion_room: Option<Arc<Room>>,
@@ -79,6 +77,8 @@ pub struct Engine {
     pub signal: Arc<Signal>,
     /// What is broken.
     pub health: Health,
+    /// Who is told what happens.
+    pub events: Events,
     /// Next number of a file.
     pub file_numbers: Arc<FileNumbers>,
     /// The next number of a keyspace.
@@ -159,6 +159,7 @@ impl Engine {
         self.install_dropped_keyspace(&edit, &state)?;
         self.keyspaces.store(Arc::new(self.keyspaces.load().without(state.id)));
         drop(log);
+        self.hotness.of_keyspace(state.id).forget(KeyRange::ALL);
         self.release_logs();
         self.refresh_memory();
         self.refresh_pressure();
@@ -220,6 +221,7 @@ impl Engine {
         let flushed = self.log.lock().flush_at_close(self);
         self.health.close();
         self.locks.lock().clear();
+        self.events.settle();
         flushed
     }
 

@@ -77,7 +77,7 @@ impl Keyspace {
         let view = self.state.view();
         let moment = Moment { at: snapshot.pin.at(), clock: &*self.engine.env.clock };
         let answer = lookup(&view, &self.state.promotion, key, moment)?;
-        after_read(&self.engine, key, &answer);
+        after_read(&self.engine, &self.state, key, &answer);
         Ok(answer.into_value())
     }
 
@@ -89,7 +89,7 @@ impl Keyspace {
         let view = self.state.peek();
         let moment = Moment { at: self.engine.publisher.visible(), clock: &*self.engine.env.clock };
         let answer = lookup(&view, &self.state.promotion, key, moment)?;
-        after_read(&self.engine, key, &answer);
+        after_read(&self.engine, &self.state, key, &answer);
         let read = LatestRead { keyspace: &self.state, view: &view, at: moment.at, key };
         read.promote(&self.engine, answer.found.as_ref());
         Ok(answer)

@@ -5,9 +5,13 @@
 //! books of the fast tier like every file ([`storage`]), and what they take is taken from the levels there
 //! ([`Engine::pick_config_now`]). Its memory is a part of the one budget.
 //!
-//! All keyspaces share the tracker: a key that is hot in one counts as hot in the others that have it.
-//! Tests: `tests.rs`, `tests/trust/hotness.rs`, the model test.
+//! RALT's files name the scoring they were kept with. A store that is opened without a word on hotness goes on with it; one that is opened
+//! with another choice begins anew, and says so in the statistics ([`HotnessStats::last_error`]).
+//!
+//! All keyspaces share the tracker and its limits, and each has keys of its own there ([`of_keyspace`]); those of a dropped one are
+//! forgotten. Tests: `tests.rs`, `tests/trust/hotness.rs`, the model test.
 
+pub mod of_keyspace;
 pub mod storage;
 #[cfg(test)]
 mod tests;
@@ -15,7 +19,8 @@ mod tests;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use kelvin_base::{HotTracker, KeyRange, Lane, NoTracker, Tier};
+use kelvin_base::events::What;
+use kelvin_base::{Events, HotTracker, KeyRange, Lane, NoTracker, Tier};
 use kelvin_ralt::limits::Bounds;
 use kelvin_ralt::{Oracle, Ralt, Scoring};
 use parking_lot::Mutex;
@@ -23,6 +28,7 @@ use parking_lot::Mutex;
 use crate::compaction::pick::PickConfig;
 use crate::db::engine::Engine;
 use crate::files::Files;
+use crate::hotness::of_keyspace::OfKeyspace;
 use crate::hotness::storage::{BookedStorage, IN_BOOKS, discard};
 use crate::memory::MemoryPart;
 use crate::options::{Config, Env, Hotness};
@@ -53,7 +59,7 @@ pub struct HotnessStats {
     pub lost: u64,
     /// Evictions.
     pub evictions: u64,
-    /// Times that everything was thrown away as doubtful.
+    /// Times that everything was thrown away as doubtful, or as kept with another scoring; at the opening too.
     pub resets: u64,
     /// Read from its files.
     pub read_bytes: u64,
@@ -106,6 +112,15 @@ impl HotnessStats {
     }
 }
 
+/// What goes by `scoring`.
+const fn kind_of(scoring: Scoring) -> Hotness {
+    match scoring {
+        Scoring::Exponential { .. } => Hotness::Ralt,
+        Scoring::Lru => Hotness::Lru,
+        Scoring::Clock { .. } => Hotness::Clock,
+    }
+}
+
 fn scoring(kind: Hotness) -> Option<Scoring> {
     match kind {
         Hotness::Lru => Some(Scoring::Lru),
@@ -119,13 +134,22 @@ fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Opt
     let of_fast = kelvin_ralt::Options::of_fast(fast_bytes, owner);
     let scoring = scoring(config.hotness).unwrap_or(of_fast.scoring);
     let seed = config.seed.unwrap_or(env.seed);
-    kelvin_ralt::Options { scoring, seed, ..of_fast }.within_memory(config.hotness_memory_bytes)
+    let keeps_scoring = config.keeps_hotness;
+    kelvin_ralt::Options { scoring, keeps_scoring, seed, ..of_fast }
+        .within_memory(config.hotness_memory_bytes)
 }
 
 impl Tracking {
     /// Opens the tracker of the store `owner`. Whatever RALT finds in doubt it throws away.
     #[must_use]
-    pub fn open(config: &Config, env: &Env, files: &Files, owner: [u8; 16], engine: Weak<Engine>) -> Self {
+    pub fn open(
+        config: &Config,
+        env: &Env,
+        events: &Events,
+        files: &Files,
+        owner: [u8; 16],
+        engine: Weak<Engine>,
+    ) -> Self {
         let kind = config.hotness;
         let without = |tracker: Arc<dyn HotTracker>| {
             let told_bytes = AtomicU64::new(0);
@@ -156,6 +180,8 @@ impl Tracking {
             }
         };
         let dir = storage.dir();
+        let events = events.clone();
+        let evicted = move |before, after| events.post(|| What::TrackerEvicted { before, after });
         let ralt = Ralt::open(
             kelvin_ralt::Env {
                 storage: Arc::new(storage),
@@ -164,10 +190,12 @@ impl Tracking {
                 executor: Arc::clone(&env.executor),
                 lane: Lane::Tracking,
                 memory: Some(Arc::new(told)),
+                evicted: Some(Arc::new(evicted)),
             },
             options,
         );
-        Self { ralt: Some(ralt.clone()), step_bytes, ..without(Arc::new(ralt)) }
+        let kind = kind_of(ralt.scoring());
+        Self { kind, ralt: Some(ralt.clone()), step_bytes, ..without(Arc::new(ralt)) }
     }
 
     /// True if accesses are wanted.
@@ -180,6 +208,18 @@ impl Tracking {
     #[must_use]
     pub fn tracker(&self) -> &Arc<dyn HotTracker> {
         &self.tracker
+    }
+
+    /// The tracker as the keyspace `id` sees it.
+    #[must_use]
+    pub fn of_keyspace(&self, id: u32) -> OfKeyspace<&dyn HotTracker> {
+        OfKeyspace::new(&*self.tracker, id)
+    }
+
+    /// The same, to keep.
+    #[must_use]
+    pub fn shared_of_keyspace(&self, id: u32) -> Arc<dyn HotTracker> {
+        Arc::new(OfKeyspace::new(Arc::clone(&self.tracker), id))
     }
 
     /// Writes down what was noted, and ends its work.

@@ -105,13 +105,90 @@ fn without_hotness_nobody_is_told_and_nothing_is_said() {
 }
 
 #[test]
+fn a_key_is_hot_in_the_keyspace_where_it_was_read_and_in_no_other() {
+    for kind in [Hotness::Oracle, Hotness::Ralt] {
+        let db = Db::open(options(kind)).unwrap();
+        let names = ["default", "one", "two"];
+        let spaces = names.map(|name| db.keyspace(name).unwrap());
+        for space in &spaces {
+            space.put(b"common", b"value of 18 bytes!").unwrap();
+            space.put(b"\xff\xff\0\0\0\x01common", b"value of 18 bytes!").unwrap();
+        }
+        let hot = |name: &str, key: &[u8]| db.explain_key(name, key).unwrap().hot.unwrap();
+        let read = |at: usize, key: &[u8]| {
+            for _ in 0..10 {
+                assert_eq!(spaces[at].multi_get(&[key]).len(), 1);
+                spaces[at].get(key).unwrap().unwrap();
+                spaces[at].get_at(key, &db.snapshot()).unwrap().unwrap();
+            }
+            db.engine.hotness.settle();
+        };
+        read(1, b"common");
+        assert_eq!(names.map(|name| hot(name, b"common")), [false, true, false], "{kind}");
+        // A key of the default keyspace that looks like one of another.
+        read(0, b"\xff\xff\0\0\0\x01common");
+        assert_eq!(names.map(|name| hot(name, b"common")), [false, true, false], "{kind}");
+        assert!(hot("default", b"\xff\xff\0\0\0\x01common"));
+        assert_eq!(db.stats().hotness.unwrap().hot_set_bytes, 6 + 18 + 12 + 18);
+        read(2, b"common");
+        // What it was told of a dropped keyspace goes at once, and another of its name begins with nothing.
+        db.drop_keyspace("one").unwrap();
+        db.engine.hotness.settle();
+        assert_eq!(db.stats().hotness.unwrap().hot_set_bytes, 6 + 18 + 12 + 18);
+        db.keyspace("one").unwrap().put(b"common", b"value of 18 bytes!").unwrap();
+        assert_eq!(names.map(|name| hot(name, b"common")), [false, false, true], "{kind}");
+        assert!(hot("default", b"\xff\xff\0\0\0\x01common"));
+    }
+}
+
+#[test]
+fn a_store_goes_on_with_the_hotness_it_was_kept_with_unless_another_is_chosen() {
+    let first = options(Hotness::Ralt);
+    let with = |kind: Option<Hotness>| Db::open(first.clone().advanced(|a| a.hotness = kind)).unwrap();
+    let read = |db: Db| {
+        db.put(b"k", b"v").unwrap();
+        (0..3).for_each(|_| drop(db.get(b"k").unwrap()));
+        db.close().unwrap();
+    };
+    let state = |db: &Db| {
+        let is_hot = db.explain_key("default", b"k").unwrap().hot;
+        db.stats().hotness.map(|one| (one.kind, is_hot.unwrap(), one.resets, one.last_error.is_some()))
+    };
+    let db = with(None);
+    assert_eq!(state(&db), Some((Hotness::Ralt, false, 0, false)), "there was none before");
+    read(db);
+    let mut before = Hotness::Ralt;
+    for kind in [Hotness::Lru, Hotness::Clock, Hotness::Ralt] {
+        let db = with(Some(kind));
+        assert_eq!(state(&db), Some((kind, false, 1, true)), "{before} says nothing to {kind}");
+        let told = db.stats().hotness.unwrap().last_error.unwrap();
+        assert!(told.contains("begins anew"), "{told}");
+        read(db);
+        for chosen in [None, Some(kind), None] {
+            let db = with(chosen);
+            assert_eq!(state(&db), Some((kind, true, 0, false)), "{chosen:?}");
+            db.close().unwrap();
+        }
+        before = kind;
+    }
+    // What does not lie on disk leaves nothing to go on with.
+    for kind in [Hotness::Off, Hotness::Oracle] {
+        read(with(Some(kind)));
+        let db = with(None);
+        assert_eq!(state(&db), Some((Hotness::Ralt, false, 0, false)), "after {kind}");
+        read(db);
+    }
+}
+
+#[test]
 fn the_levels_give_way_to_ralt_by_what_it_takes_and_its_next_step() {
     for kind in [Hotness::Ralt, Hotness::Lru, Hotness::Clock] {
         let db = Db::open(options(kind)).unwrap();
         let engine = &db.engine;
         let usable = || engine.pick_config_now().fast_usable_bytes;
         let first = engine.pick_config.fast_usable_bytes - usable();
-        assert_eq!(first, engine.hotness.step_bytes);
+        // Its state lies there from the start: a block.
+        assert_eq!(first, engine.hotness.step_bytes + 4096);
         assert!(first > 0 && first < (2 << 20) / 5, "{first}");
         for number in 0..3000 {
             db.put(format!("key{number:06}").as_bytes(), b"value").unwrap();

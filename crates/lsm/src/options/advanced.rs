@@ -11,7 +11,8 @@ use super::{HotParts, Hotness};
 /// Everything a user does not meet. `None` means: derive it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advanced {
-    /// How hot records are told from cold ones; [`Hotness::Ralt`] with a slow tier, and only there.
+    /// How hot records are told from cold ones. Not said, a store with a slow tier goes on with what it was kept with, if that lies on
+    /// disk, and begins with [`Hotness::Ralt`]; one without has none. Another choice than before begins anew.
     pub hotness: Option<Hotness>,
     /// What is done about hot records.
     pub hot_parts: HotParts,

@@ -35,6 +35,8 @@ pub struct Config {
     pub pinned_bytes_max: u64,
     /// How hot records are told from cold ones.
     pub hotness: Hotness,
+    /// It was not chosen: what the store was kept with goes on, as long as that lies on disk.
+    pub keeps_hotness: bool,
     /// What is done about them.
     pub hot_parts: HotParts,
     /// What the hot-key tracker may take of the memory; 0 where it keeps none of its own, or knows no limit.

@@ -236,6 +236,7 @@ pub(super) fn derive(options: &Options) -> Config {
         pinned_bytes_max: pinned_bytes_max(options, &memtables, table_bytes, compaction_readahead_bytes),
         hot_parts: advanced.hot_parts,
         hotness: choice.of("hotness", advanced.hotness, hotness(options)),
+        keeps_hotness: advanced.hotness.is_none(),
         hotness_memory_bytes: hotness_memory_bytes(options),
         promotion_bytes_max: promotion_bytes_max(options, table_bytes),
         write_buffer_bytes: write_buffer_bytes(options),

@@ -24,7 +24,9 @@ mod validate;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use kelvin_base::events::{EventListener, Listener};
 use kelvin_table::Compression;
 
 pub use advanced::Advanced;
@@ -176,6 +178,8 @@ pub struct Options {
     pub advanced: Advanced,
     /// Files, time, threads and randomness, if not the operating system's.
     pub env: Option<Env>,
+    /// Is told what happens in the store, in a thread of its own.
+    pub listener: Option<Listener>,
 }
 
 impl Options {
@@ -193,6 +197,7 @@ impl Options {
             profile: Profile::default(),
             advanced: Advanced::default(),
             env: None,
+            listener: None,
         }
     }
 
@@ -256,6 +261,22 @@ impl Options {
     #[must_use]
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
+        self
+    }
+
+    /// Tells `listener` what happens in the store: flushes, compactions, promotions, evictions of the hot-key tracker, waits of
+    /// writers, disks that do not answer, failures. [`EventListener`] says when it is called and what it may do.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use kelvin_base::Event;
+    /// use kelvin_lsm::options::Options;
+    ///
+    /// let options = Options::new("/store").listener(Arc::new(|event: &Event| eprintln!("{event}")));
+    /// ```
+    #[must_use]
+    pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Self {
+        self.listener = Some(Listener(listener));
         self
     }
 

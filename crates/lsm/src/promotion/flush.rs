@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kelvin_base::{Error, ErrorKind, Lane, Result, Tier};
+use kelvin_base::events::What;
+use kelvin_base::{Error, ErrorKind, HotTracker, Lane, Result, Tier};
 
 use super::Promoted;
 use super::claimed::{Records, bytes_of, entries};
@@ -75,22 +76,31 @@ impl Engine {
         let (claim, taken) = keyspace.promotion.claim_all();
         let _counted = self.files.memory.charge(MemoryPart::Promotion, bytes_of(&taken));
         let parts = self.config.hot_parts;
+        let tracker = self.hotness.of_keyspace(keyspace.id);
         let is_hot = |(key, _): &(Bytes, Promoted)| {
-            parts.promotion_by_flush && (!parts.hotness_check || self.tracker.is_hot(key))
+            parts.promotion_by_flush && (!parts.hotness_check || tracker.is_hot(key))
         };
         let (hot, cold): (Records, Records) = taken.into_iter().partition(is_hot);
         if parts.promotion_by_flush {
             self.counters.work.boundary.not_hot_bytes.add(bytes_of(&cold));
         }
-        let outcome = if bytes_of(&hot) < self.config.promotion_bytes_max / WORTHWHILE {
-            keyspace.promotion.put_back(hot);
-            Ok(())
-        } else {
-            self.write_run(keyspace, &hot).inspect_err(|_| {
-                keyspace.promotion.put_back(hot);
-            })
-        };
+        let (records, bytes) = (hot.len() as u64, bytes_of(&hot));
+        let is_worthwhile = bytes >= self.config.promotion_bytes_max / WORTHWHILE;
+        let outcome = if is_worthwhile { self.write_run(keyspace, &hot) } else { Ok(()) };
+        let is_written = is_worthwhile && outcome.is_ok();
+        let back_records = if is_written { 0 } else { keyspace.promotion.put_back(hot) as u64 };
         keyspace.promotion.release(claim);
+        if records > 0 || !cold.is_empty() {
+            let (records, bytes) = if is_written { (records, bytes) } else { (0, 0) };
+            self.events.post(|| What::Promoted {
+                keyspace: keyspace.name.clone(),
+                records,
+                bytes,
+                back_records,
+                not_hot_records: cold.len() as u64,
+                not_hot_bytes: bytes_of(&cold),
+            });
+        }
         self.forgive_dropped(keyspace, outcome)
     }
 

@@ -189,7 +189,7 @@ impl TierHandle {
     /// Notes the outcome of an operation on an open file and passes it on.
     pub(super) fn noted<T>(&self, what: &str, path: &Path, outcome: io::Result<T>) -> io::Result<T> {
         match &outcome {
-            Ok(_) => self.0.health.answered(),
+            Ok(_) => self.0.health.answered(&*self.0.clock),
             Err(error) => {
                 // `io::Error` cannot be cloned: the health keeps a copy with the same number or text.
                 let copy = match error.raw_os_error() {
@@ -205,7 +205,7 @@ impl TierHandle {
     fn told<T>(&self, what: &str, path: &Path, outcome: io::Result<T>) -> Result<T> {
         match outcome {
             Ok(value) => {
-                self.0.health.answered();
+                self.0.health.answered(&*self.0.clock);
                 Ok(value)
             }
             Err(source) => Err(self.failed(what, path, source)),
@@ -236,7 +236,7 @@ impl TierHandle {
         let path = self.path(name);
         match self.0.storage.open(&path, mode) {
             Ok(inner) => {
-                self.0.health.answered();
+                self.0.health.answered(&*self.0.clock);
                 Ok(Arc::new(CountedRead { inner, tier: self.clone(), path }))
             }
             Err(source) => Err(self.open_failed(&path, source)),

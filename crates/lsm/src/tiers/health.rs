@@ -5,10 +5,12 @@
 //!
 //! Tests: `tests.rs` beside.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use kelvin_base::{Clock, Error};
+use kelvin_base::events::What;
+use kelvin_base::{Clock, Error, Events, Tier};
 use parking_lot::Mutex;
 
 /// The state of one tier.
@@ -18,6 +20,7 @@ pub struct Health {
     outages: AtomicU64,
     errors: AtomicU64,
     last: Mutex<Last>,
+    events: OnceLock<(Tier, Events)>,
 }
 
 #[derive(Debug, Default)]
@@ -64,12 +67,22 @@ impl Health {
         }
     }
 
+    /// Outages of `tier`, which this is the health of, are told to `events` from now on.
+    pub fn tell(&self, tier: Tier, events: &Events) {
+        let _told_already = self.events.set((tier, events.clone()));
+    }
+
     /// Notes that the device answered. Nearly free while it always does.
-    pub(super) fn answered(&self) {
+    pub(super) fn answered(&self, clock: &dyn Clock) {
         if self.away.load(Ordering::Relaxed) {
             let mut last = self.last.lock();
-            last.away_since = None;
+            let since = last.away_since.take();
             self.away.store(false, Ordering::Release);
+            if let (Some((since, _)), Some((tier, events))) = (since, self.events.get()) {
+                let away = clock.now().saturating_sub(since);
+                let away_ms = u64::try_from(away.as_millis()).unwrap_or(u64::MAX);
+                events.post(|| What::TierBack { tier: *tier, away_ms });
+            }
         }
     }
 
@@ -82,6 +95,9 @@ impl Health {
             last.away_since = Some((clock.now(), clock.unix_millis()));
             self.outages.fetch_add(1, Ordering::Relaxed);
             self.away.store(true, Ordering::Release);
+            if let Some((tier, events)) = self.events.get() {
+                events.post(|| What::TierAway { tier: *tier, error: error.to_string() });
+            }
         }
     }
 }

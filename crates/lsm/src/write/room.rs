@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kelvin_base::events::What;
 use kelvin_base::{Error, ErrorKind, Result, Tier};
 
 use super::stall::{Debt, Pressure, Reason, pressure};
@@ -160,7 +161,11 @@ impl Engine {
             },
         ];
         debts.extend(self.space_debt());
-        self.pressure.store(pressure(&debts));
+        let now = pressure(&debts);
+        let [before, now] = [self.pressure.replace(now), now].map(|pressure| pressure.to_string());
+        if before != now {
+            self.events.post(|| What::Pressure { before, now });
+        }
     }
 
     /// What the sealed memtables of several keyspaces, which share the write buffers' budget, come to, in tenths of those

@@ -110,7 +110,10 @@ pub struct Gauge(AtomicU64);
 impl Gauge {
     /// The pressure.
     pub fn load(&self) -> Pressure {
-        let packed = self.0.load(Ordering::Relaxed);
+        Self::unpacked(self.0.load(Ordering::Relaxed))
+    }
+
+    fn unpacked(packed: u64) -> Pressure {
         let reason = Reason::ALL[usize::from(packed.to_le_bytes()[1] & 3)];
         match packed.to_le_bytes()[0] {
             1 => Pressure::Delay { us_per_kib: packed >> 16, reason },
@@ -119,14 +122,14 @@ impl Gauge {
         }
     }
 
-    /// Changes it.
-    pub fn store(&self, pressure: Pressure) {
+    /// Changes it, and answers what it was.
+    pub fn replace(&self, pressure: Pressure) -> Pressure {
         let packed = match pressure {
             Pressure::None => 0,
             Pressure::Delay { us_per_kib, reason } => 1 | (reason as u64) << 8 | us_per_kib << 16,
             Pressure::Stop(reason) => 2 | (reason as u64) << 8,
         };
-        self.0.store(packed, Ordering::Relaxed);
+        Self::unpacked(self.0.swap(packed, Ordering::Relaxed))
     }
 }
 
@@ -160,7 +163,8 @@ mod tests {
             for pressure in
                 [Pressure::Delay { us_per_kib: 999, reason }, Pressure::Stop(reason), Pressure::None]
             {
-                gauge.store(pressure);
+                let before = gauge.load();
+                assert_eq!(gauge.replace(pressure), before);
                 assert_eq!(gauge.load(), pressure);
             }
         }

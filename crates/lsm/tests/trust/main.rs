@@ -8,6 +8,7 @@
 mod background;
 mod bad_input;
 mod damage;
+mod events;
 mod full;
 mod full_log;
 mod full_manifest;

@@ -7,11 +7,12 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use kelvin_base::{KeyRange, Tier};
+use kelvin_base::{HotTracker, KeyRange, Tier};
 
 use super::build::{Choice, Keeps, build, hull, meeting, mostly_expired, tier_of};
 use super::hot::tend;
 use super::{PickInput, Plan, Reason, Targets, shares, targets};
+use crate::hotness::of_keyspace::OfKeyspace;
 use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, Version, is_hot_run, next_level};
 
 /// Scores are in thousandths; from this on a compaction is due.
@@ -239,6 +240,7 @@ fn ranked(input: &PickInput<'_>, version: &Version, (level, output_level): (usiz
     let is_boundary =
         tier_of(level, two_tiers) == Tier::Fast && tier_of(output_level, two_tiers) == Tier::Slow;
     let tracker = input.tracker.filter(|_| is_boundary && level > 0);
+    let tracker = tracker.map(|tracker| OfKeyspace::new(tracker, version.keyspace));
     let files = &version.levels[level].tables;
     let free = (0..files.len()).filter(|at| !files[*at].is_being_compacted());
     let rank = |at: usize| {

@@ -1,0 +1,46 @@
+//! What listeners are told of background work. Tests: `tests/trust/events.rs`.
+
+use kelvin_base::events::{Compaction, Kept, What};
+
+use crate::compaction::job::JobStats;
+use crate::compaction::pick::Plan;
+use crate::version::level_name;
+use crate::view::KeyspaceState;
+
+fn of_plan(keyspace: &KeyspaceState, plan: &Plan) -> Compaction {
+    let from = plan.inputs.iter().find(|(_, files)| !files.is_empty()).map(|(level, _)| *level);
+    Compaction {
+        keyspace: keyspace.name.clone(),
+        reason: plan.reason.name(),
+        from: level_name(from.unwrap_or(plan.output_level)),
+        to: level_name(plan.output_level),
+        tables_in: plan.tables().count() as u64,
+        ..Compaction::default()
+    }
+}
+
+/// Tables of `keyspace` were moved as `plan` says.
+pub fn moved(keyspace: &KeyspaceState, plan: &Plan) -> What {
+    let tables_out = plan.tables().count() as u64;
+    What::Compacted(Box::new(Compaction { is_move: true, tables_out, ..of_plan(keyspace, plan) }))
+}
+
+/// Tables of `keyspace` were merged as `plan` says, into `tables_out`.
+pub fn merged(keyspace: &KeyspaceState, plan: &Plan, tables_out: usize, stats: &JobStats) -> What {
+    let routed = &stats.routed;
+    let kept = Kept {
+        retained_records: routed.retained,
+        retained_bytes: routed.retained_bytes,
+        promoted_records: routed.promoted,
+        promoted_bytes: routed.promoted_bytes,
+    };
+    What::Compacted(Box::new(Compaction {
+        tables_out: tables_out as u64,
+        read_bytes: stats.read_bytes,
+        written_bytes: stats.written_bytes,
+        took_ms: u64::try_from(stats.duration.as_millis()).unwrap_or(u64::MAX),
+        not_hot_bytes: routed.not_hot_bytes,
+        boundary: plan.retain_level.map(|_| kept),
+        ..of_plan(keyspace, plan)
+    }))
+}
