@@ -2,8 +2,10 @@
 //! `cargo run -p xtask -- policy` the licences and bans of `deny.toml` over the dependencies in use. Both run in the tests
 //! too, so that `cargo test --workspace` enforces them.
 //!
-//! `cargo run -p xtask -- miri` runs the tests of `unsafe` code under Miri, which takes a nightly toolchain and a minute.
+//! `cargo run -p xtask -- miri` runs the tests of `unsafe` code under Miri, which takes a nightly toolchain and a minute, and
+//! `cargo run -p xtask -- bugs` shows that the tests find each deliberate defect.
 
+mod bugs;
 mod files;
 mod miri;
 mod policy;
@@ -12,14 +14,18 @@ mod tidy;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let chore = std::env::args().nth(1);
     let root = files::root();
     let outcome = match chore.as_deref() {
         Some("tidy") => tidy::check(&root),
         Some("policy") => policy::check(&root),
         Some("miri") => miri::check(&root),
+        Some("bugs") => bugs::check(&root, &args),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- tidy | policy | miri");
+            eprintln!(
+                "usage: cargo run -p xtask -- tidy | policy | miri | bugs [--list] [--unit] [--model] [NAME...]"
+            );
             return ExitCode::from(2);
         }
     };

@@ -8,6 +8,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::bugs;
 use crate::files::{SourceFile, all};
 use crate::miri;
 
@@ -46,6 +47,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
         }
         machine_paths(file, &mut findings);
     }
+    findings.extend(bugs::unlisted(&files));
     Ok(findings)
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here touches a file. Clock, background threads and identity of tiers are injected from here so that
 //! tests and the simulator run the shipped code. Tests stand beside the code.
 
+pub mod bug;
 pub mod clock;
 pub mod coding;
 pub mod error;

@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use kelvin_base::key::{EXPIRES, Kind};
-use kelvin_base::{HotTracker, Sequence, Tier};
+use kelvin_base::{HotTracker, Sequence, Tier, seeded_bug};
 
 use crate::db::engine::Engine;
 use crate::promotion::{Insertion, Promoted};
@@ -88,7 +88,11 @@ impl LatestRead<'_> {
         let now = &self.keyspace.peek().version;
         (FIRST_SLOW..LEVELS).all(|level| {
             let read = then.candidate(level, self.key);
-            let is_all_seen = read.is_none_or(|file| file.meta.sequence_max <= self.at);
+            let is_all_seen = read.is_none_or(|file| file.meta.sequence_max <= self.at)
+                || seeded_bug!("insertion-above-what-was-hidden");
+            if seeded_bug!("tables-marked-not-compared") && read.is_none() {
+                return true;
+            }
             is_all_seen && read.map(|file| file.meta.number) == number(now, level, self.key)
         })
     }
@@ -100,12 +104,12 @@ fn number(version: &Version, level: usize, key: &[u8]) -> Option<u64> {
 
 /// True for a table of a slow level on the slow tier.
 fn is_deep(source: Source) -> bool {
-    matches!(source, Source::Level(level, Tier::Slow) if level >= FIRST_SLOW)
+    matches!(source, Source::Level(level, tier) if (level >= FIRST_SLOW && tier == Tier::Slow) || seeded_bug!("insertion-from-fast-levels"))
 }
 
 /// The entry that duplicates a record.
 fn promoted(sequence: Sequence, value: &Bytes, expiry_ms: Option<u64>) -> Promoted {
-    match expiry_ms {
+    match expiry_ms.filter(|_| !seeded_bug!("promotion-without-expiry")) {
         None => Promoted { sequence, kind_byte: Kind::Copy as u8, stored: value.clone() },
         Some(expiry_ms) => {
             let mut stored = Vec::with_capacity(8 + value.len());

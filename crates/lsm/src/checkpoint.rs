@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kelvin_base::{Error, Result, Sequence, Tier};
+use kelvin_base::{Error, Result, Sequence, Tier, seeded_bug};
 use kelvin_storage::{AlignedBuf, Create, IoMode, Storage};
 
 use crate::compaction::job::{NewTable, Outputs};
@@ -105,6 +105,9 @@ fn fill(engine: &Engine, targets: &[Option<TierHandle>; 2], moment: Moment) -> R
     }
     for (id, view) in &views {
         for (_, file) in view.version.tables() {
+            if seeded_bug!("checkpoint-without-copies") && file.meta.copies > 0 {
+                continue;
+            }
             let target = targets[file.meta.tier.index()].as_ref();
             let target = target
                 .ok_or_else(|| Error::invalid("a table lies on a tier the checkpoint does not have"))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kelvin_base::events::What;
-use kelvin_base::{Error, ErrorKind, Result, Tier};
+use kelvin_base::{Error, ErrorKind, Result, Tier, seeded_bug};
 use kelvin_table::TableOptions;
 
 use crate::compaction::job::{self, Cooling, JobContext, JobStats, JobTable, NewTable, Outputs, Retention};
@@ -179,6 +179,11 @@ impl Engine {
         self.account_tables(&mut reservations, &metas);
         let consumed: Vec<_> =
             plan.tables().chain(plan.leaving()).map(|(_, file)| Arc::clone(file)).collect();
+        if seeded_bug!("tiers-in-two-edits") {
+            let (slow, fast) = edit.added.into_iter().partition(|(.., meta)| meta.tier == Tier::Slow);
+            self.install(&keyspace, Edit { added: slow, ..edit }, &[], &consumed)?;
+            edit = Edit { added: fast, ..Edit::default() };
+        }
         let installed = self.install_or_remove(&keyspace, edit, &[], &metas, &consumed);
         self.counters.work.compactions.add(1);
         if installed.is_ok() {

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kelvin_base::{Error, Result, Tier};
+use kelvin_base::{Error, Result, Tier, seeded_bug};
 use parking_lot::MutexGuard;
 
 use crate::db::engine::Engine;
@@ -38,6 +38,9 @@ impl Engine {
         }
         if !flushed.is_empty() {
             self.raise_log_floor(&versions, &mut edit);
+        }
+        if seeded_bug!("inputs-obsolete-before-the-edit") {
+            consumed.iter().for_each(|file| file.mark_obsolete());
         }
         let installed = versions.log_and_apply(&edit);
         let changed = installed.inspect_err(|error| self.manifest_failed(&versions, error))?;

@@ -3,6 +3,7 @@
 //! Lookup tells, policy decides; plan, act, install. ARCHITECTURE.md names the files in reading order.
 
 pub mod after_read;
+pub mod audit;
 pub mod batch;
 pub mod check;
 pub mod checkpoint;

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use kelvin_base::key::{Kind, split_expiry};
-use kelvin_base::{Clock, Error, ErrorKind, Result, Sequence, Tier};
+use kelvin_base::{Clock, Error, ErrorKind, Result, Sequence, Tier, seeded_bug};
 use kelvin_table::{LookupKey, ReadIo};
 
 use crate::memtable::MemTable;
@@ -91,7 +91,7 @@ pub fn lookup(
     let key = LookupKey { user_key, hash: kelvin_base::hash64(user_key), at: moment.at };
     let version = &view.version;
     for (index, level) in version.levels.iter().enumerate() {
-        if index == LEVELS_FAST
+        if index == if seeded_bug!("cache-asked-above-the-fast-levels") { 1 } else { LEVELS_FAST }
             && let Some(record) = promotion.get(user_key, key.hash, moment.at)
         {
             // Nothing above covers the key, and nothing below is newer.
@@ -107,7 +107,9 @@ pub fn lookup(
             let found =
                 in_tables(version.candidate(index, user_key).into_iter(), index, &key, moment, &mut answer);
             // A copy that cannot be read is as good as none: what it copies lies deeper (promise 6). Merges and checks tell of it.
-            if is_hot_run(index) { found.unwrap_or_default() } else { found? }
+            let may_fail =
+                is_hot_run(index) && !seeded_bug!("copy-is-needed") || seeded_bug!("error-taken-for-absence");
+            if may_fail { found.unwrap_or_default() } else { found? }
         };
         if found.is_some() {
             answer.found = found;
@@ -139,7 +141,7 @@ pub fn in_memtables<'a>(
             )
             .map(Some);
         }
-        if covering > 0 {
+        if covering > 0 && !seeded_bug!("range-tombstone-in-memory-is-looked-past") {
             return Ok(Some(deleted(covering, Source::Memtable)));
         }
     }
@@ -163,13 +165,16 @@ fn in_tables<'a>(
             table.tombstones().map_or(0, |stones| stones.max_covering(key.user_key, key.at))
         };
         let io = &mut answer.io[file.meta.tier.index()];
-        if let Some(entry) = table.get(key, io).map_err(|error| file.classify(error))? {
+        let entry = table.get(key, io).map_err(|error| file.classify(error))?;
+        let is_passed_by =
+            |kind_byte| kind_byte == Kind::Deletion as u8 && seeded_bug!("deletion-taken-for-absence");
+        if let Some(entry) = entry.filter(|entry| !is_passed_by(entry.kind_byte)) {
             let stored = Stored::Owned(entry.value);
             return resolve(entry.sequence, entry.kind_byte, stored, covering, source, moment)
                 .map(Some)
                 .map_err(|error| error.file(table.path()));
         }
-        if covering > 0 {
+        if covering > 0 && !seeded_bug!("range-tombstone-is-looked-past") {
             return Ok(Some(deleted(covering, source)));
         }
     }
@@ -209,7 +214,8 @@ fn resolve(
     };
     let (expiry_ms, value) = split_expiry(kind_byte, bytes)
         .ok_or_else(|| Error::new(ErrorKind::Corruption, "an entry's expiry time is cut off"))?;
-    if expiry_ms.is_some_and(|expiry| expiry <= moment.clock.unix_millis()) {
+    let is_kept = source == Source::Promotion && seeded_bug!("expired-record-served-by-the-cache");
+    if expiry_ms.is_some_and(|expiry| expiry <= moment.clock.unix_millis()) && !is_kept {
         return Ok(Found { sequence, value: None, expiry_ms, source });
     }
     let value = match &stored {

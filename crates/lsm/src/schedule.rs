@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin_base::{Error, ErrorKind, Lane, Tier};
+use kelvin_base::{Error, ErrorKind, Lane, Tier, seeded_bug};
 
 use crate::compaction::pick::{PickConfig, PickInput, Plan, Running, pick};
 use crate::db::engine::Engine;
@@ -93,7 +93,9 @@ impl Work {
 
     /// Kinds of compactions that wait, as the picker takes them: after a failure, or for a promotion by flush.
     fn held_compactions(&self) -> [bool; 2] {
-        [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow) || self.promotion.is_running]
+        let waits_for_promotion =
+            self.promotion.is_running && !seeded_bug!("slow-compaction-beside-a-promotion");
+        [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow) || waits_for_promotion]
     }
 }
 
@@ -222,7 +224,10 @@ impl Engine {
             }
         }
         work.running.begin(&plan);
-        let claimed = self.claim_promoted(&plan);
+        let mut claimed = self.claim_promoted(&plan);
+        if let Some(early) = claimed.take_if(|_| seeded_bug!("claim-released-early")) {
+            early.end(None);
+        }
         let kind = kind_of(&plan);
         self.env.executor.spawn(
             Lane::Compaction,

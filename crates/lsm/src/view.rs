@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use kelvin_base::seeded_bug;
 use parking_lot::Mutex;
 
 use crate::memtable::MemTable;
@@ -93,7 +94,9 @@ impl KeyspaceState {
             imms: Vec::new(),
             version: Arc::new(Version::empty(self.id, false)),
         });
-        self.promotion.close();
+        if !seeded_bug!("dropped-keyspace-keeps-its-cache") {
+            self.promotion.close();
+        }
     }
 
     /// True once dropped.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use kelvin_base::coding::{put_bytes, put_varint};
 use kelvin_base::hash64;
 use kelvin_base::key::split_internal;
-use kelvin_base::{Error, RangeTombstone, Result, SEQUENCE_MAX};
+use kelvin_base::{Error, RangeTombstone, Result, SEQUENCE_MAX, seeded_bug};
 use kelvin_storage::WriteFile;
 
 use crate::block::BlockBuilder;
@@ -267,6 +267,11 @@ impl TableWriter {
         facts.range_tombstones = self.tombstones.len() as u64;
         if facts.sequence_min > facts.sequence_max {
             facts.sequence_min = facts.sequence_max;
+        }
+        if seeded_bug!("table-range-without-tombstones") && self.first_key.is_some() {
+            facts.smallest = self.first_key.clone().unwrap_or_default();
+            facts.largest = Bytes::copy_from_slice(&self.last_key);
+            return;
         }
         let first_stone = self.tombstones.iter().map(|stone| &stone.start).min();
         let smallest = self.first_key.iter().chain(first_stone).min();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use kelvin_base::{Change, Error, ErrorKind, OrderedStore, PointStore, Result};
+use kelvin_base::{Change, Error, ErrorKind, OrderedStore, PointStore, Result, seeded_bug};
 
 use crate::after_read::{LatestRead, after_read};
 use crate::batch::WriteBatch;
@@ -78,6 +78,10 @@ impl Keyspace {
         let moment = Moment { at: snapshot.pin.at(), clock: &*self.engine.env.clock };
         let answer = lookup(&view, &self.state.promotion, key, moment)?;
         after_read(&self.engine, &self.state, key, &answer);
+        if seeded_bug!("snapshot-read-fills-the-cache") {
+            let read = LatestRead { keyspace: &self.state, view: &view, at: u64::MAX, key };
+            read.promote(&self.engine, answer.found.as_ref());
+        }
         Ok(answer.into_value())
     }
 

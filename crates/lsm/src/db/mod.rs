@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod copies_tests;
 pub mod engine;
+mod forced;
 pub mod iterate;
 mod keyspace;
 pub mod keyspaces;
@@ -184,6 +185,15 @@ impl Db {
     #[must_use]
     pub fn check(&self) -> crate::check::CheckReport {
         crate::check::check_open(self.engine())
+    }
+
+    /// Walks over everything in the store and says what is out of order. Reads it all into memory: for simulations.
+    ///
+    /// # Errors
+    /// What keeps a table from being read.
+    #[doc(hidden)]
+    pub fn audit(&self) -> Result<crate::audit::Audit> {
+        crate::audit::audit(self.engine())
     }
 
     /// Every figure the store runs with.

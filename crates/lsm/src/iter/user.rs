@@ -21,7 +21,7 @@ use kelvin_base::key::{
     EXPIRES, Kind, append_internal, seek_trailer, split_expiry, split_internal, trailer_kind_byte,
     trailer_sequence,
 };
-use kelvin_base::{Error, ErrorKind, InternalIterator, Result, Sequence};
+use kelvin_base::{Error, ErrorKind, InternalIterator, Result, Sequence, seeded_bug};
 use kelvin_table::Fragments;
 
 use super::cover::Cover;
@@ -312,7 +312,9 @@ impl<S: InternalIterator> DbIter<S> {
             let (sequence, kind_byte) = (trailer_sequence(trailer), trailer_kind_byte(trailer));
             let seen = sequence <= self.sight.at;
             let same = (decided || !seen) && key == self.saved_key.as_slice();
-            let skip = !seen || (same && decided);
+            let is_again =
+                seeded_bug!("iterator-yields-a-copy-and-its-original") && sequence == self.sequence;
+            let skip = !seen || (same && decided && !is_again);
             if !skip {
                 let live = is_live(&self.sight, kind_byte, self.merge.value())?
                     && newest_cover(&mut self.covers, key, self.sight.at) <= sequence;

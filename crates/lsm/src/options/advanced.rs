@@ -24,6 +24,8 @@ pub struct Advanced {
     pub restart_interval: usize,
     /// Bits of filter for each key; 0 for no filter.
     pub filter_bits_per_key: Option<u32>,
+    /// Bytes that records read from the slow tier may take in memory before the hot ones of them are written to the fast tier.
+    pub promotion_bytes: Option<u64>,
     /// Bytes at which a memtable is sealed.
     pub memtable_bytes: Option<u64>,
     /// Memtables of one keyspace, the active one included, before writes wait.
@@ -78,6 +80,7 @@ impl Default for Advanced {
             slow_block_bytes: None,
             restart_interval: 16,
             filter_bits_per_key: None,
+            promotion_bytes: None,
             memtable_bytes: None,
             memtables_max: None,
             table_bytes: None,

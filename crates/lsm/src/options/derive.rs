@@ -4,7 +4,7 @@
 //! 1 TiB have the same shape: about 64 write buffers and 64 tables in the fast tier, an eighth of it at most kept
 //! for work in flight. DESIGN section 8. Tests: `tests.rs` beside.
 
-use super::{Config, Hotness, Options, Profile};
+use super::{Advanced, Config, Hotness, Options, Profile};
 use crate::compaction::pick::OVERLAP_TABLES_FAST_MAX;
 
 const KIB: u64 = 1 << 10;
@@ -36,6 +36,11 @@ struct Choice {
 }
 
 impl Choice {
+    /// With what is set by hand within bounds that are derived.
+    fn new(advanced: &Advanced) -> Self {
+        Self { by_hand: advanced.promotion_bytes.map(|_| "promotion_bytes_max").into_iter().collect() }
+    }
+
     fn of<T>(&mut self, name: &'static str, given: Option<T>, derived: T) -> T {
         match given {
             Some(value) => {
@@ -172,7 +177,8 @@ fn hotness_memory_bytes(options: &Options) -> u64 {
 /// What the promotion caches may hold: enough for a table to be written of it; nothing where nothing can be hot.
 fn promotion_bytes_max(options: &Options, table_bytes: u64) -> u64 {
     let is_on = options.slow_dir.is_some() && hotness(options) != Hotness::Off;
-    if is_on { table_bytes.min(options.memory / PROMOTION_IN_MEMORY) } else { 0 }
+    let most = table_bytes.min(options.memory / PROMOTION_IN_MEMORY);
+    if is_on { options.advanced.promotion_bytes.unwrap_or(most).min(most) } else { 0 }
 }
 
 /// What write buffers, promotion, background work, the process itself, the hot-key tracker and twice the least cache leave.
@@ -206,7 +212,7 @@ fn filter_bits(profile: Profile) -> u32 {
 /// Derives the configuration.
 pub(super) fn derive(options: &Options) -> Config {
     let advanced = &options.advanced;
-    let mut choice = Choice { by_hand: Vec::new() };
+    let mut choice = Choice::new(advanced);
     let memtables = memtables(options, &mut choice);
     let table_bytes = table_bytes(options, memtables.bytes, &mut choice);
     let manifest =

@@ -114,6 +114,7 @@ fn sizes(advanced: &Advanced) -> Result<()> {
     let sizes = [
         ("fast_block_bytes", wide(advanced.fast_block_bytes), 512, MIB),
         ("slow_block_bytes", wide(advanced.slow_block_bytes), 512, MIB),
+        ("promotion_bytes", advanced.promotion_bytes, 0, 16 * GIB),
         ("memtable_bytes", advanced.memtable_bytes, 4 * KIB, 16 * GIB),
         ("table_bytes", advanced.table_bytes, 4 * KIB, 16 * GIB),
         ("debt_delay_bytes", advanced.debt_delay_bytes, MIB, ABSURD_BYTES),

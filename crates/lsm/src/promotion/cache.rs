@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use kelvin_base::{Sequence, hash64};
+use kelvin_base::{Sequence, hash64, seeded_bug};
 use parking_lot::RwLock;
 
 use super::claims::{ClaimId, Claims};
@@ -93,7 +93,12 @@ impl PromotionCache {
         if cache.records.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        cache.shard(hash).read().get(key).filter(|record| record.sequence <= at).cloned()
+        cache
+            .shard(hash)
+            .read()
+            .get(key)
+            .filter(|record| record.sequence <= at || seeded_bug!("cache-serves-older-snapshots"))
+            .cloned()
     }
 
     /// Inserts what a reader found for `key` in the slow part of its view. `is_unchanged` says whether the tables that
@@ -102,8 +107,12 @@ impl PromotionCache {
     pub fn insert(&self, key: &[u8], record: Promoted, is_unchanged: impl FnOnce() -> bool) -> Insertion {
         let Some(cache) = &self.0 else { return Insertion::RefusedFull };
         let Some(claims) = cache.gate.try_read() else { return Insertion::AbandonedLock };
-        if claims.cover(key) || !is_unchanged() {
+        let is_claimed = claims.cover(key) && !seeded_bug!("insertion-under-a-claim");
+        if is_claimed || !(is_unchanged() || seeded_bug!("insertion-of-what-was-compacted")) {
             return Insertion::AbandonedCompacted;
+        }
+        if seeded_bug!("gate-left-after-the-look") {
+            drop(claims);
         }
         let Some(mut shard) = cache.shard(hash64(key)).try_write() else { return Insertion::AbandonedLock };
         if let Some(present) = shard.get(key) {
@@ -138,7 +147,10 @@ impl PromotionCache {
         let Some(cache) = &self.0 else { return (Claims::NONE, Vec::new()) };
         let claim = cache.gate.write().begin(smallest, largest);
         // Whoever inserted before has done so, and nobody inserts into the range any more.
-        let mut taken = cache.take_out(|key| smallest <= key && largest.is_none_or(|largest| key <= largest));
+        let mut taken = cache.take_out(|key| {
+            let is_within = smallest <= key && largest.is_none_or(|largest| key <= largest);
+            is_within && !seeded_bug!("claim-takes-nothing-out")
+        });
         taken.sort_by(|(a, _), (b, _)| a.cmp(b));
         (claim, taken)
     }
@@ -158,7 +170,8 @@ impl PromotionCache {
         let claims = cache.gate.read();
         let mut back = 0;
         for (key, record) in taken {
-            if !claims.cover_once(&key) || !cache.room.take(bytes_of(&key, &record)) {
+            let may_return = claims.cover_once(&key) || seeded_bug!("put-back-without-the-check");
+            if !may_return || !cache.room.take(bytes_of(&key, &record)) {
                 continue;
             }
             let mut shard = cache.shard(hash64(&key)).write();
@@ -190,9 +203,8 @@ impl PromotionCache {
         then();
     }
 
-    /// Everything it holds.
-    #[cfg(test)]
-    pub(super) fn contents(&self) -> Vec<(Bytes, Promoted)> {
+    /// Everything it holds, for audits.
+    pub(crate) fn contents(&self) -> Vec<(Bytes, Promoted)> {
         let shards = self.0.iter().flat_map(|cache| &cache.shards);
         shards.flat_map(|shard| shard.read().clone()).collect()
     }
@@ -223,7 +235,9 @@ impl Cache {
             }
         }
         self.records.fetch_sub(taken.len(), Ordering::Relaxed);
-        self.room.give(taken.iter().map(|(key, record)| bytes_of(key, record)).sum());
+        if !seeded_bug!("room-is-not-given-back") {
+            self.room.give(taken.iter().map(|(key, record)| bytes_of(key, record)).sum());
+        }
         taken
     }
 }

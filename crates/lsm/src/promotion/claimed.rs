@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kelvin_base::key::{EXPIRES, append_internal, trailer};
+use kelvin_base::seeded_bug;
 
 use super::{ClaimId, Promoted};
 use crate::compaction::pick::Plan;
@@ -33,10 +34,15 @@ impl Claimed {
         if plan.output_level < FIRST_SLOW {
             return None;
         }
+        if seeded_bug!("no-claim-within-the-slow-tier") && plan.tables().all(|(level, _)| level >= FIRST_SLOW)
+        {
+            return None;
+        }
         let (claim, taken) = keyspace.promotion.claim(&plan.smallest, &plan.largest);
         let charge = memory.charge(MemoryPart::Promotion, bytes_of(&taken));
         let comes_down = |(key, _): &(Bytes, Promoted)| {
-            plan.tables().any(|(level, file)| level < FIRST_SLOW && file.meta.contains(key))
+            let comes = plan.tables().any(|(level, file)| level < FIRST_SLOW && file.meta.contains(key));
+            comes || seeded_bug!("promotion-beyond-the-fast-input")
         };
         let (inside, outside) = taken.into_iter().partition(comes_down);
         Some(Self { keyspace: Arc::clone(keyspace), claim, inside, outside, _memory: charge })
@@ -56,11 +62,13 @@ impl Claimed {
     /// something newer may have met goes back only if nothing was installed (C7).
     pub fn end(mut self, is_installed: Option<bool>) {
         let promotion = &self.keyspace.promotion;
-        if is_installed == Some(false) {
+        if is_installed == Some(false) || seeded_bug!("put-back-after-the-install") {
             promotion.put_back(self.inside);
         } else {
             // The original of a record that expires may be gone.
-            self.outside.retain(|(_, record)| record.kind_byte & EXPIRES == 0);
+            let lasts =
+                |kind_byte: u8| kind_byte & EXPIRES == 0 || seeded_bug!("put-back-of-what-may-have-expired");
+            self.outside.retain(|(_, record)| lasts(record.kind_byte));
         }
         promotion.put_back(self.outside);
         promotion.release(self.claim);

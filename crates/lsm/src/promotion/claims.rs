@@ -1,6 +1,7 @@
 //! Which key ranges are claimed by compactions that write the slow tier. Tests: `tests.rs` beside.
 
 use bytes::Bytes;
+use kelvin_base::seeded_bug;
 
 /// A claim in force; [`super::PromotionCache::release`] ends it.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,7 +17,10 @@ struct Range {
 
 impl Range {
     fn holds(&self, key: &[u8]) -> bool {
-        self.smallest.as_ref() <= key && self.largest.as_ref().is_none_or(|largest| key <= largest.as_ref())
+        let is_before_the_end = |largest: &Bytes| {
+            key < largest.as_ref() || key == largest.as_ref() && !seeded_bug!("claim-without-its-last-key")
+        };
+        self.smallest.as_ref() <= key && self.largest.as_ref().is_none_or(is_before_the_end)
     }
 }
 

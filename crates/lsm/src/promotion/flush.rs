@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin_base::events::What;
-use kelvin_base::{Error, ErrorKind, HotTracker, Lane, Result, Tier};
+use kelvin_base::{Error, ErrorKind, HotTracker, Lane, Result, Tier, seeded_bug};
 
 use super::Promoted;
 use super::claimed::{Records, bytes_of, entries};
@@ -105,13 +105,13 @@ impl Engine {
     }
 
     fn write_run(&self, keyspace: &KeyspaceState, hot: &Records) -> Result<()> {
-        let level = self.free_run(keyspace)?;
+        let level = if seeded_bug!("promotion-into-level-zero") { 0 } else { self.free_run(keyspace)? };
         let bytes = bytes_of(hot);
-        let wanted = bytes + flush_slack_bytes(bytes);
+        let wanted = if seeded_bug!("promotion-without-room") { 0 } else { bytes + flush_slack_bytes(bytes) };
         if self
             .space
             .available(Tier::Fast, Priority::Essential)
-            .is_some_and(|free| free < wanted + self.comfortable_bytes())
+            .is_some_and(|free| wanted > 0 && free < wanted + self.comfortable_bytes())
         {
             return Err(Error::new(ErrorKind::NoSpace, "the fast tier has no room for a run of hot records"));
         }

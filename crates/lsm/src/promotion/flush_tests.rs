@@ -6,7 +6,7 @@ use kelvin_storage::fault::{EIO, Effect, FaultStorage, Op, Rule};
 
 use super::testing::HalfRead;
 use crate::db::Db;
-use crate::db::testing::{World, key, lay_floor, put_on_slow, value};
+use crate::db::testing::{Step, World, begin_step, key, lay_floor, push_down, put_on_slow, value};
 use crate::options::{HotParts, Hotness, Options};
 use crate::version::{FIRST_SLOW, LEVELS_FAST};
 
@@ -159,13 +159,16 @@ fn a_promotion_that_fails_keeps_the_records_in_the_cache_and_is_tried_again_late
 fn no_compaction_of_the_slow_tier_begins_while_a_promotion_is_under_way() {
     let world = World::new();
     let db = open(&world);
-    for number in 0..RECORDS {
+    db.put(&key(RECORDS - 1), &value(RECORDS - 1, "two")).unwrap();
+    push_down(&world, &db, 0..LEVELS_FAST - 1);
+    for number in 0..RECORDS - 1 {
         (0..2).for_each(|_| assert_value(&db, number, Some("one")));
         if db.engine.work.lock().promotion.is_running() {
             break;
         }
     }
     assert!(db.engine.work.lock().promotion.is_running(), "queued, not run");
+    assert_eq!(begin_step(&db, LEVELS_FAST - 1, u64::MAX), Step::Busy);
     // What would bring something newer below the run waits until the run is there.
     let late = HalfRead::begin(&db, &key(5));
     db.put(&key(5), &value(5, "two")).unwrap();

@@ -1,5 +1,5 @@
 //! The promotion cache: records lately read from the slow tier, kept in memory between the fast levels and the slow
-//! ones (HotRAP §3.3, there the mutable promotion cache). Tests: `tests.rs`, `hazards_tests.rs`, `model_tests.rs`.
+//! ones (HotRAP §3.3, there the mutable promotion cache). Tests: `tests.rs`, `hazards_tests.rs`, `compaction_tests.rs`, `storm_tests.rs`, `model_tests.rs`.
 //!
 //! A lookup that no fast level has answered asks it before the hot level, whose copies say the same, and before the slow
 //! levels. So a record in it must never hide a newer version that lies in a slow level; one above hides the record. Words: the *slow part* of a version are its levels from
@@ -41,6 +41,8 @@
 mod cache;
 mod claimed;
 mod claims;
+#[cfg(test)]
+mod compaction_tests;
 mod flush;
 #[cfg(test)]
 mod flush_tests;
@@ -49,6 +51,8 @@ mod hazards_tests;
 #[cfg(test)]
 mod model_tests;
 mod room;
+#[cfg(test)]
+mod storm_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

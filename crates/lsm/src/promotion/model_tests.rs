@@ -10,9 +10,10 @@ use kelvin_base::{Clock, SystemClock, ThreadPool};
 use kelvin_storage::MemoryStorage;
 
 use super::testing::{HalfRead, counted, walk};
+use crate::compaction::pick::Forced;
 use crate::db::testing::{World, begin_step, key, lay_floor};
 use crate::db::{Db, IterOptions, Snapshot, WriteOptions};
-use crate::options::{CompressionChoice, Env, Options};
+use crate::options::{CompressionChoice, Env, HotParts, Hotness, Options};
 use crate::version::{FIRST_SLOW, LEVELS_FAST};
 
 const KEYS: usize = 120;
@@ -44,7 +45,13 @@ struct Model {
 impl Model {
     fn new(seed: u64) -> Self {
         let world = World::new();
-        let db = Db::open(world.options()).unwrap();
+        // Every read of the slow tier may promote, and what was read is kept.
+        let options = world.options().advanced(|advanced| {
+            advanced.hotness = Some(Hotness::Oracle);
+            advanced.hot_parts = HotParts { hotness_check: false, ..HotParts::default() };
+            advanced.promotion_bytes = Some(6 << 10);
+        });
+        let db = Db::open(options).unwrap();
         lay_floor(&db, FIRST_SLOW + 1);
         let random = Random(seed * 0x9e37_79b9 + 1);
         Self { world, db, random, map: Map::new(), half: Vec::new(), snapshots: Vec::new(), writes: 0 }
@@ -127,9 +134,14 @@ impl Model {
     /// Queues a step of a compaction by hand, if nothing is queued, without running it.
     fn begin_compaction(&mut self) {
         let level = if self.random.below(4) > 0 { self.random.below(LEVELS_FAST) } else { FIRST_SLOW };
+        let (what, nth) = (self.random.below(8), self.random.below(16));
         if self.world.executor.queued() == 0 {
             // What finds no room is left for later.
-            let _whichever = begin_step(&self.db, level, u64::MAX);
+            match what {
+                0..=1 => drop(self.db.force(Forced::Boundary, nth)),
+                2 => drop(self.db.force(Forced::Runs, nth)),
+                _ => drop(begin_step(&self.db, level, u64::MAX)),
+            }
         }
     }
 
@@ -155,6 +167,12 @@ impl Model {
         }
     }
 
+    /// Everything is in order.
+    fn audit(&self, step: usize) {
+        let audit = self.db.audit().unwrap();
+        assert!(audit.findings.is_empty(), "step {step}: {:#?}", audit.findings);
+    }
+
     fn scan(&self) {
         let mut iter = self.db.iter(IterOptions::default()).unwrap();
         iter.seek(b"key").unwrap();
@@ -169,7 +187,7 @@ impl Model {
 
 #[test]
 fn random_operations_with_promotions_stopped_half_way_answer_as_a_map_does() {
-    let mut seen = [0; 4];
+    let (mut seen, mut moved) = ([0; 4], [0; 3]);
     for seed in 1..=6 {
         let mut model = Model::new(seed);
         for step in 0..4_000 {
@@ -177,16 +195,29 @@ fn random_operations_with_promotions_stopped_half_way_answer_as_a_map_does() {
             if step % 50 == 0 {
                 walk(&model.db);
             }
+            if step % 200 == 0 {
+                model.audit(step);
+            }
         }
+        model.audit(4_000);
         model.scan();
         model.world.settle();
         walk(&model.db);
         for (sum, name) in seen.iter_mut().zip(["inserted", "claimed", "abandoned_compacted"]) {
             *sum += counted(&model.db, name);
         }
-        seen[3] += model.db.stats().gets_promotion;
+        let stats = model.db.stats();
+        seen[3] += stats.gets_promotion;
+        for (sum, bytes) in moved.iter_mut().zip([
+            stats.boundary.flushed_bytes,
+            stats.boundary.promoted_bytes,
+            stats.boundary.retained_bytes,
+        ]) {
+            *sum += bytes;
+        }
     }
     assert!(seen.iter().all(|&count| count > 100), "inserted, claimed, abandoned, answered: {seen:?}");
+    assert!(moved.iter().all(|&bytes| bytes > 1_000), "promoted twice over, retained: {moved:?}");
 }
 
 /// What happened to a key so far: an even number of changes and it has the value of that number, an odd one and it has none.

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier};
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier, seeded_bug};
 
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
@@ -265,7 +265,8 @@ fn renew_memtable(keyspace: &Arc<KeyspaceState>, wal_number: u64, seal: bool) {
     keyspace.change_view(|view| {
         let mut imms = view.imms.clone();
         if !empty {
-            imms.insert(0, Arc::clone(&view.mem));
+            let place = if seeded_bug!("sealed-memtable-behind-older-ones") { imms.len() } else { 0 };
+            imms.insert(place, Arc::clone(&view.mem));
         }
         View {
             mem: Arc::new(MemTable::new(wal_number, wal_number)),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kelvin_base::hash64;
+use kelvin_base::{hash64, seeded_bug};
 
 use crate::version::TableFile;
 
@@ -43,7 +43,10 @@ impl Below {
     pub fn may_have(&mut self, user_key: &[u8]) -> bool {
         let Self::Runs(runs) = self else { return true };
         let hash = hash64(user_key);
-        let has = |file: &Arc<TableFile>| file.table().map_or(true, |table| table.may_contain(hash));
+        let has = |file: &Arc<TableFile>| {
+            file.table()
+                .map_or(!seeded_bug!("unreadable-run-guards-nothing"), |table| table.may_contain(hash))
+        };
         runs.iter_mut().any(|run| run.at(user_key).is_some_and(has))
     }
 

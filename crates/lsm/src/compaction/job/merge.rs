@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use kelvin_base::key::{Kind, append_internal, split_internal, trailer, trailer_kind_byte, trailer_sequence};
-use kelvin_base::{Error, ErrorKind, InternalIterator, Result, Tier};
+use kelvin_base::{Error, ErrorKind, InternalIterator, Result, Tier, seeded_bug};
 use kelvin_table::Fragments;
 
 use super::below::Below;
@@ -166,7 +166,8 @@ impl<'a> Pass<'a> {
                 return self.saw(bytes);
             }
         };
-        let is_newest = self.written == [false; 2] && !self.rules.is_covered(key, sequence);
+        let is_newest = self.written == [false; 2]
+            && (!self.rules.is_covered(key, sequence) || seeded_bug!("retained-beneath-a-range-tombstone"));
         let way = match (&self.hot, &mut self.cooler) {
             (Some(hot), _) => hot.way(key, kind_byte, is_newest, source, guarded),
             (None, Some(cooler)) => cooler.way(key, kind_byte),

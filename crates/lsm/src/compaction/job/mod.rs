@@ -36,7 +36,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin_base::key::user_key;
-use kelvin_base::{Clock, Error, ErrorKind, Executor, HotTracker, InternalIterator, Result, Sequence, Tier};
+use kelvin_base::{
+    Clock, Error, ErrorKind, Executor, HotTracker, InternalIterator, Result, Sequence, Tier, seeded_bug,
+};
 use kelvin_storage::WriteFile;
 use kelvin_table::{Fragments, Properties, TableOptions};
 use parking_lot::Mutex;
@@ -336,7 +338,8 @@ pub fn guards(version: &Version, plan: &Plan) -> Vec<Vec<Arc<TableFile>>> {
         let tables = version.levels[level].tables.iter();
         tables.filter(|file| !leaves(file.meta.number)).map(Arc::clone).collect::<Vec<_>>()
     };
-    (LEVELS_FAST..FIRST_SLOW).map(stays).filter(|run| !run.is_empty()).collect()
+    let end = if seeded_bug!("last-run-guards-nothing") { FIRST_SLOW - 1 } else { FIRST_SLOW };
+    (LEVELS_FAST..end).map(stays).filter(|run| !run.is_empty()).collect()
 }
 
 /// Runs a compaction: merges the plan's inputs into tables of its output level.
@@ -398,7 +401,10 @@ pub fn write_run(copies: &[(Bytes, Bytes)], target_bytes: u64, ctx: &JobContext)
 
 fn sync_dirs(tables: &[JobTable], ctx: &JobContext) -> Result<()> {
     for tier in Tier::ALL {
-        if tables.iter().any(|table| table.tier == tier) {
+        let has = |tier| tables.iter().any(|table| table.tier == tier);
+        let is_forgotten =
+            tier == Tier::Fast && has(Tier::Slow) && seeded_bug!("only-the-slow-directory-is-synced");
+        if has(tier) && !is_forgotten {
             ctx.outputs.sync_dir(tier)?;
         }
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kelvin_base::key::{Kind, compare_internal};
-use kelvin_base::{HotTracker, InternalIterator, Result};
+use kelvin_base::{HotTracker, InternalIterator, Result, seeded_bug};
 
 use super::below::Below;
 use super::output::OutputWriter;
@@ -63,12 +63,16 @@ impl HotSide<'_> {
             } else {
                 (parts.retention, true)
             };
-            is_newest && self.is_fast(source) && may && (!checked || self.tracker.is_hot(key))
+            let is_newest = is_newest || seeded_bug!("older-version-retained");
+            let is_fast = self.is_fast(source) || seeded_bug!("slow-record-moves-up");
+            is_newest && is_fast && may && (!checked || self.tracker.is_hot(key))
         };
         match Kind::from_byte(kind_byte) {
-            Some(Kind::Value | Kind::Deletion) if guarded => Way::Hot,
+            Some(Kind::Value | Kind::Deletion) if guarded && !seeded_bug!("guarded-entry-goes-down") => {
+                Way::Hot
+            }
             Some(Kind::Copy) if is_wanted() => Way::Hot,
-            Some(Kind::Copy) => Way::Nowhere,
+            Some(Kind::Copy) if !seeded_bug!("cold-copy-goes-down") => Way::Nowhere,
             Some(Kind::Value) if is_wanted() => Way::Hot,
             _ => Way::Output,
         }
@@ -121,7 +125,8 @@ impl Cooler<'_> {
     /// The way of an entry that the rules keep.
     pub fn way(&mut self, key: &[u8], kind_byte: u8) -> Way {
         let is_copy = Kind::from_byte(kind_byte) == Some(Kind::Copy);
-        let is_useless = is_copy && (!self.tracker.is_hot(key) || self.above.may_have(key));
+        let keeps_stale = seeded_bug!("stale-copy-survives-its-merge");
+        let is_useless = is_copy && (!self.tracker.is_hot(key) || (self.above.may_have(key) && !keeps_stale));
         if is_useless { Way::Nowhere } else { Way::Output }
     }
 }

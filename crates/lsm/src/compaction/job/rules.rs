@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use kelvin_base::key::{Kind, split_expiry};
-use kelvin_base::{Error, ErrorKind, RangeTombstone, Result, SEQUENCE_MAX, Sequence};
+use kelvin_base::{Error, ErrorKind, RangeTombstone, Result, SEQUENCE_MAX, Sequence, seeded_bug};
 use kelvin_table::Fragments;
 
 use super::below::Below;
@@ -160,10 +160,10 @@ impl<'a> Rules<'a> {
             if entry.repeated || self.terms.drops_copies {
                 return Ok(Verdict::Drop(Why::Copy));
             }
-            if expired {
+            if expired && !seeded_bug!("expired-copy-is-kept") {
                 return Ok(Verdict::Drop(Why::Expired));
             }
-            if self.terms.routes_copies {
+            if self.terms.routes_copies && !seeded_bug!("copy-hides-its-original") {
                 return Ok(Verdict::Keep);
             }
         }
@@ -171,7 +171,8 @@ impl<'a> Rules<'a> {
         if kind != Kind::Deletion && !expired {
             return Ok(Verdict::Keep);
         }
-        let needed = stripe > 0 || entry.guarded || self.below.may_hold(entry.key);
+        let guarded = entry.guarded && !seeded_bug!("deletion-dropped-above-a-copy");
+        let needed = stripe > 0 || guarded || self.below.may_hold(entry.key);
         Ok(match (needed, expired) {
             (true, true) => Verdict::Delete,
             (true, false) => Verdict::Keep,

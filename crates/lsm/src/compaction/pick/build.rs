@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::Tier;
+use kelvin_base::{Tier, seeded_bug};
 
 use super::{PickInput, Plan, Reason};
 use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, TableMeta, Version, is_hot_run};
@@ -89,6 +89,7 @@ fn across_boundary(
         return None;
     }
     let has_stones = choice.tables.iter().any(|file| file.meta.range_tombstones > 0);
+    let has_stones = has_stones && !seeded_bug!("range-tombstone-passes-copies");
     let evicts = if retain_level.is_none() || has_stones { hot_tables(version, range) } else { Vec::new() };
     Some((retain_level, evicts))
 }

@@ -33,6 +33,18 @@ pub(super) fn tend(
     version: &Version,
     accept: &mut dyn FnMut(&Plan) -> bool,
 ) -> Option<Plan> {
+    let (used, runs) = idle_runs(version);
+    if input.tracker.is_none() {
+        return give_up(version, &runs);
+    }
+    let is_short = used + FREE_MIN > HOT_RUNS;
+    let merge = alike(&runs).or_else(|| is_short.then(|| runs.get(..2)).flatten());
+    let plan = merge.and_then(|group| merge_runs(input, version, group)).filter(|plan| accept(plan));
+    plan.or_else(|| if used == HOT_RUNS { give_up(version, runs.get(..1)?) } else { None })
+}
+
+/// How many runs are in use, and those that nothing works on, the smallest first.
+fn idle_runs(version: &Version) -> (usize, Vec<Run<'_>>) {
     let mut runs: Vec<Run<'_>> = (LEVELS_FAST..FIRST_SLOW)
         .map(|level| (level, &version.levels[level]))
         .filter(|(_, run)| !run.tables.is_empty())
@@ -41,13 +53,12 @@ pub(super) fn tend(
     let used = runs.len();
     runs.retain(|run| run.tables.iter().all(|file| !file.is_being_compacted()));
     runs.sort_by_key(|run| (run.bytes, run.level));
-    if input.tracker.is_none() {
-        return give_up(version, &runs);
-    }
-    let is_short = used + FREE_MIN > HOT_RUNS;
-    let merge = alike(&runs).or_else(|| is_short.then(|| runs.get(..2)).flatten());
-    let plan = merge.and_then(|group| merge_runs(input, version, group)).filter(|plan| accept(plan));
-    plan.or_else(|| if used == HOT_RUNS { give_up(version, runs.get(..1)?) } else { None })
+    (used, runs)
+}
+
+/// A merge of the two smallest runs.
+pub(super) fn merge_two(input: &PickInput<'_>, version: &Version) -> Option<Plan> {
+    merge_runs(input, version, idle_runs(version).1.get(..2)?)
 }
 
 /// The smallest runs of about one size, if there are enough of them.

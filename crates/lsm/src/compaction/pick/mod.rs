@@ -16,6 +16,7 @@
 
 mod build;
 mod choose;
+mod forced;
 mod hot;
 mod layout;
 mod manual;
@@ -32,6 +33,7 @@ use kelvin_base::{HotTracker, Sequence, Tier};
 
 pub use build::OVERLAP_TABLES_FAST_MAX;
 pub use choose::RETAIN_BENEFIT;
+pub use forced::{Forced, pick_forced};
 pub use layout::{Targets, shares, targets};
 pub use manual::{RangePick, pick_range};
 pub use running::Running;
