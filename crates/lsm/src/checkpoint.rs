@@ -15,7 +15,7 @@ use crate::compaction::job::{NewTable, Outputs};
 use crate::db::engine::Engine;
 use crate::files::table_name;
 use crate::tiers::{Purpose, StoreId, TierHandle, identity};
-use crate::version::{FileNumbers, Recorded, TableMeta, write_recorded};
+use crate::version::{FileNumbers, Recorded, TableMeta, is_hot_run, write_recorded};
 use crate::view::View;
 
 /// Bytes copied at once where a file cannot be linked.
@@ -104,14 +104,22 @@ fn fill(engine: &Engine, targets: &[Option<TierHandle>; 2], moment: Moment) -> R
         identity::claim(slow, recorded.store)?;
     }
     for (id, view) in &views {
-        for (_, file) in view.version.tables() {
+        for (level, file) in view.version.tables() {
             if seeded_bug!("checkpoint-without-copies") && file.meta.copies > 0 {
                 continue;
             }
             let target = targets[file.meta.tier.index()].as_ref();
             let target = target
                 .ok_or_else(|| Error::invalid("a table lies on a tier the checkpoint does not have"))?;
-            link_or_copy(engine.files.tier(file.meta.tier)?, target, &table_name(file.meta.number))?;
+            let linked =
+                link_or_copy(engine.files.tier(file.meta.tier)?, target, &table_name(file.meta.number));
+            // Copies that cannot be had are done without (promise 6).
+            match (linked, recorded.keyspaces.get_mut(id)) {
+                (Err(_), Some(keyspace)) if is_hot_run(level) => {
+                    keyspace.tables.remove(&(level, file.meta.number));
+                }
+                (linked, _) => linked?,
+            }
         }
         let metas = engine.write_memtables(view, fast)?;
         let Some(keyspace) = recorded.keyspaces.get_mut(id) else { continue };

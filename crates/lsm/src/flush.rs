@@ -167,6 +167,9 @@ impl Engine {
         let outcome = self.merge(&keyspace, plan, promoted);
         let (metas, stats) = match outcome {
             Err(error) => {
+                if self.give_up_damaged_copies(&keyspace, plan, &error)? {
+                    return Ok(());
+                }
                 self.note_corrupt_input(plan, &error);
                 return self.forgive_dropped(&keyspace, Err(error));
             }

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod check;
 pub mod checkpoint;
 pub mod compaction;
+pub mod copies;
 pub mod db;
 pub mod files;
 pub mod flush;

@@ -453,6 +453,7 @@ impl Engine {
                 versions.log_and_apply(&edit)?;
             }
         }
+        self.give_up_absent_copies()?;
         self.release_logs();
         self.refresh_memory();
         self.refresh_pressure();

@@ -99,6 +99,8 @@ pub struct BoundaryCounters {
     pub flushed_bytes: Counter,
     /// Bytes of copies and of records of the promotion cache that were found no longer hot.
     pub not_hot_bytes: Counter,
+    /// Tables of the hot level given up because their files were damaged or gone.
+    pub damaged_tables: Counter,
 }
 
 impl BoundaryCounters {
@@ -117,6 +119,7 @@ impl BoundaryCounters {
             promoted_bytes: self.promoted_bytes.get(),
             flushed_bytes: self.flushed_bytes.get(),
             not_hot_bytes: self.not_hot_bytes.get(),
+            damaged_tables: self.damaged_tables.get(),
         }
     }
 }
@@ -134,6 +137,8 @@ pub struct BoundaryStats {
     pub flushed_bytes: u64,
     /// Bytes of copies, and of records that could have been promoted, that were found no longer hot.
     pub not_hot_bytes: u64,
+    /// Tables of copies given up because their files were damaged or gone. Nothing was lost with them.
+    pub damaged_tables: u64,
 }
 
 /// Writes.

@@ -304,6 +304,18 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::flush_tests::a_run_that_is_damaged_or_cannot_be_read_costs_speed_and_nothing_else",
     ),
     bug(
+        "absent-copies-stay",
+        ADVISORY,
+        Trust,
+        "copies::a_run_whose_file_is_missing_or_cut_off_is_given_up_at_the_opening",
+    ),
+    bug(
+        "damaged-copies-stay",
+        ADVISORY,
+        Trust,
+        "copies::a_damaged_run_is_given_up_by_the_merge_that_meets_it_and_the_others_stay",
+    ),
+    bug(
         "room-is-not-given-back",
         LIMITS,
         Lsm,

@@ -7,6 +7,7 @@
 
 mod background;
 mod bad_input;
+mod copies;
 mod damage;
 mod events;
 mod full;
