@@ -10,8 +10,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kelvin::{Db, Durability, Env, Error, ErrorKind, IterOptions, Options};
+use kelvin::{Db, Durability, Env, Error, ErrorKind, HotParts, Hotness, IterOptions, Options};
 use kelvin_base::{Clock, Executor, ManualClock};
+use kelvin_lsm::compaction::pick::Forced;
 use kelvin_storage::fault::{EIO, ENOSPC, Effect, FaultStorage, Op, Rule};
 use kelvin_storage::memory::MemoryStorage;
 
@@ -36,6 +37,8 @@ pub enum Act {
     Read,
     /// Runs the queued background work.
     Background,
+    /// Begins a compaction that is not due.
+    Force(Forced),
 }
 
 /// Which device fails.
@@ -119,6 +122,8 @@ pub struct Script {
     pub name: &'static str,
     /// It has a slow tier.
     pub tiered: bool,
+    /// What is read from the slow tier is promoted every few reads.
+    pub promotes: bool,
     /// What it does.
     pub acts: Vec<Act>,
 }
@@ -129,17 +134,19 @@ struct World {
     clock: Arc<ManualClock>,
     executor: Arc<SimExecutor>,
     tiered: bool,
+    promotes: bool,
 }
 
 impl World {
-    fn new(tiered: bool) -> Self {
+    fn new(script: &Script) -> Self {
         let device = |seed| Arc::new(FaultStorage::new(Arc::new(MemoryStorage::new()), seed));
         Self {
             fast: device(1),
             slow: device(2),
             clock: Arc::new(ManualClock::new(1_000_000)),
             executor: Arc::default(),
-            tiered,
+            tiered: script.tiered,
+            promotes: script.promotes,
         }
     }
 
@@ -158,6 +165,11 @@ impl World {
             a.table_bytes = Some(16 << 10);
             a.fast_block_bytes = Some(512);
             a.slow_block_bytes = Some(512);
+            if self.promotes {
+                a.hotness = Some(Hotness::Oracle);
+                a.hot_parts = HotParts { hotness_check: false, ..HotParts::default() };
+                a.promotion_bytes = Some(2 << 10);
+            }
         });
         options.env(Env {
             fast: Arc::clone(&self.fast) as _,
@@ -228,6 +240,12 @@ impl<'a> Session<'a> {
             Act::Read => self.read(&db),
             Act::Reopen => self.close().map_err(Outcome::Refused),
             Act::Background => {
+                self.world.executor.run_all();
+                Ok(())
+            }
+            Act::Force(what) => {
+                // Whether there was anything to begin, and room for it, is no matter.
+                let _begun = db.force(*what, 0);
                 self.world.executor.run_all();
                 Ok(())
             }
@@ -371,7 +389,7 @@ fn scan(db: &Db, backward: bool) -> Result<Pairs, Error> {
 }
 
 fn one_run(script: &Script, fault: Option<(Victim, Rule)>) -> Result<(World, u64), String> {
-    let world = World::new(script.tiered);
+    let world = World::new(script);
     if let Some((victim, rule)) = fault {
         world.device(victim).add(rule);
     }
@@ -479,8 +497,24 @@ pub fn scripts() -> Vec<Script> {
         for (name, acts) in
             [("write", &write), ("compact", &compact), ("checkpoint", &checkpoint), ("fill", &fill)]
         {
-            all.push(Script { name, tiered, acts: acts.clone() });
+            all.push(Script { name, tiered, promotes: false, acts: acts.clone() });
         }
     }
+    all.push(Script { name: "promote", tiered: true, promotes: true, acts: promotions() });
     all
+}
+
+/// Records that go to the slow tier, come back as runs and by compactions, and are overwritten and deleted above.
+fn promotions() -> Vec<Act> {
+    let down = || [Act::Flush, Act::Force(Forced::Down), Act::Force(Forced::Boundary)];
+    let delete = |key: &[u8]| Write::Delete { keyspace: "default".into(), key: key.to_vec() };
+    let mut acts = vec![puts(0, 40, Durability::Os)];
+    acts.extend(down());
+    // Read and promoted, then read again from the runs.
+    acts.extend([Act::Read, Act::Background, Act::Read, Act::Background]);
+    acts.extend([puts(40, 8, Durability::Os), Act::Commit(vec![delete(b"key007")], Durability::Os)]);
+    acts.extend(down());
+    acts.extend([Act::Read, Act::Background, Act::Force(Forced::Runs), Act::Read, Act::Reopen, Act::Read]);
+    acts.extend([Act::Background, Act::Checkpoint, Act::Compact, Act::Read]);
+    acts
 }

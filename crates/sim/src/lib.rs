@@ -1,12 +1,13 @@
 //! The model of the store, seeded operation lists, and runs of the real engine against it.
 //!
 //! [`oracle`] says what must be answered, [`ops`] what is asked, [`model`] runs both and compares every answer under the
-//! configurations of [`settings`]. [`crash`] cuts the power at every persistence point, [`faults`] lets every I/O fail.
+//! configurations of [`settings`], and [`harm`]s what is advisory. [`crash`] cuts the power at every persistence point, [`faults`] lets every I/O fail.
 
 pub mod args;
 pub mod crash;
 pub mod executor;
 pub mod faults;
+pub mod harm;
 pub mod model;
 pub mod ops;
 pub mod oracle;

@@ -3,11 +3,14 @@
 //! What a run needs of its store is in [`Setting`]; the operation list depends on the seed alone, so every
 //! configuration must give the same history. A mismatch names seed, step, operation and both answers.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelvin::{Db, DbIterator, ErrorKind, IterOptions, Keyspace, Options, Snapshot, WriteBatch, WriteOptions};
+use kelvin::{
+    Db, DbIterator, ErrorKind, FileKind, IterOptions, Keyspace, Options, Snapshot, WriteBatch, WriteOptions,
+};
 use kelvin_base::{Clock, ManualClock, ManualExecutor};
 
 use crate::ops::{Generator, KEYSPACES, Move, Op, OpWrite};
@@ -18,11 +21,16 @@ pub struct Setting<'a> {
     /// Options to open the store with; called at each reopening.
     pub options: &'a dyn Fn() -> Options,
     /// Options to open a checkpoint in this directory with, and its slow part's directory if it has one.
-    pub checkpoint: &'a dyn Fn(&Path) -> (Options, Option<std::path::PathBuf>),
+    pub checkpoint: &'a dyn Fn(&Path) -> (Options, Option<PathBuf>),
     /// The store's clock.
     pub clock: Arc<ManualClock>,
     /// Steps background work by hand, if it has no threads.
     pub executor: Option<Arc<ManualExecutor>>,
+    /// Harms what is advisory in the closed store, as the number says: the tracker's files, or one of the hot level's tables,
+    /// which are named. Answers what it did.
+    pub harm: &'a dyn Fn(u64, &[PathBuf]) -> Check<String>,
+    /// The tables on the store's devices.
+    pub tables: &'a dyn Fn() -> Check<BTreeSet<PathBuf>>,
     /// Name in messages.
     pub name: &'a str,
 }
@@ -37,7 +45,8 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-type Check<T = ()> = Result<T, String>;
+/// What was looked at, or what is wrong with it.
+pub type Check<T = ()> = Result<T, String>;
 
 fn said<T>(what: &str, outcome: kelvin::Result<T>) -> Check<T> {
     outcome.map_err(|error| format!("{what} failed: {error}"))
@@ -94,6 +103,9 @@ impl Cursor {
     }
 }
 
+/// From this much memory on a run must stay within it.
+const MEMORY_HELD_FROM_BYTES: u64 = 2 << 20;
+
 /// A run in progress.
 pub struct Run<'a> {
     setting: Setting<'a>,
@@ -103,6 +115,30 @@ pub struct Run<'a> {
     cursors: Vec<Cursor>,
     /// How many checkpoints were made: each needs a directory of its own.
     checkpoints: u64,
+    moved: Moved,
+}
+
+/// Bytes that a run promoted by flush, promoted by compaction, and retained, and tables of copies that it gave up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes written as runs of the hot level.
+    pub flushed_bytes: u64,
+    /// Bytes that boundary compactions promoted.
+    pub promoted_bytes: u64,
+    /// Bytes that boundary compactions retained.
+    pub retained_bytes: u64,
+    /// Tables of copies that were found missing or damaged.
+    pub damaged_tables: u64,
+}
+
+impl Moved {
+    /// Adds `other`.
+    pub const fn add(&mut self, other: Self) {
+        self.flushed_bytes += other.flushed_bytes;
+        self.promoted_bytes += other.promoted_bytes;
+        self.retained_bytes += other.retained_bytes;
+        self.damaged_tables += other.damaged_tables;
+    }
 }
 
 impl<'a> Run<'a> {
@@ -117,14 +153,23 @@ impl<'a> Run<'a> {
             db.keyspace(name).map_err(|error| Mismatch(format!("{name}: {error}")))?;
             oracle.create(name);
         }
-        Ok(Self { setting, db: Some(db), oracle, snapshots: Vec::new(), cursors: Vec::new(), checkpoints: 0 })
+        let moved = Moved::default();
+        Ok(Self {
+            setting,
+            db: Some(db),
+            oracle,
+            snapshots: Vec::new(),
+            cursors: Vec::new(),
+            checkpoints: 0,
+            moved,
+        })
     }
 
     /// Runs `count` operations of `seed`, then compares everything.
     ///
     /// # Errors
     /// The first difference.
-    pub fn run(self, seed: u64, count: u64, keys: u64) -> Result<(), Mismatch> {
+    pub fn run(self, seed: u64, count: u64, keys: u64) -> Result<Moved, Mismatch> {
         self.run_all(Generator::new(seed, keys), &format!("seed {seed}"), count)
     }
 
@@ -133,7 +178,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// The first difference.
-    pub fn run_all(mut self, mut generator: Generator, origin: &str, count: u64) -> Result<(), Mismatch> {
+    pub fn run_all(mut self, mut generator: Generator, origin: &str, count: u64) -> Result<Moved, Mismatch> {
         for step in 0..count {
             if generator.is_exhausted() {
                 break;
@@ -143,8 +188,22 @@ impl<'a> Run<'a> {
                 Mismatch(format!("[{}] {origin}, step {step}, {op:?}: {what}", self.setting.name))
             })?;
         }
-        self.compare_all(self.oracle.moment())
-            .map_err(|what| Mismatch(format!("[{}] {origin}, at the end: {what}", self.setting.name)))
+        let ended = self.compare_all(self.oracle.moment()).and_then(|()| self.audit());
+        ended.map_err(|what| Mismatch(format!("[{}] {origin}, at the end: {what}", self.setting.name)))?;
+        self.count();
+        Ok(self.moved)
+    }
+
+    /// Adds what the open store has moved so far.
+    fn count(&mut self) {
+        let Some(db) = &self.db else { return };
+        let boundary = db.stats().boundary;
+        self.moved.add(Moved {
+            flushed_bytes: boundary.flushed_bytes,
+            promoted_bytes: boundary.promoted_bytes,
+            retained_bytes: boundary.retained_bytes,
+            damaged_tables: boundary.damaged_tables,
+        });
     }
 
     fn db(&self) -> Check<&Db> {
@@ -218,10 +277,16 @@ impl<'a> Run<'a> {
                 self.setting.clock.advance(Duration::from_millis(*ms));
                 Ok(())
             }
-            Op::Reopen => self.reopen(),
+            Op::Force { keyspace, what, nth } => {
+                // Whether there was anything to begin is no matter.
+                let _begun = self.keyspace(*keyspace)?.force(*what, *nth);
+                Ok(())
+            }
+            Op::Reopen(harm) => self.reopen(*harm),
             Op::Checkpoint => self.checkpoint(),
             Op::Recreate(keyspace) => self.recreate(*keyspace),
             Op::CompareAll => self.compare_all(self.oracle.moment()),
+            Op::Audit => self.audit(),
         }
     }
 
@@ -378,19 +443,66 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn reopen(&mut self) -> Check {
+    fn reopen(&mut self, harm: Option<u64>) -> Check {
         self.snapshots.clear();
         self.cursors.clear();
+        self.count();
+        let mut copies = Vec::new();
         if let Some(db) = self.db.take() {
+            if harm.is_some() {
+                copies = said("audit before the close", db.audit())?.run_files;
+            }
             said("close", db.close())?;
         }
-        self.db = Some(said("reopen", Db::open((self.setting.options)()))?);
-        self.compare_all(self.oracle.moment())
+        let Some(harm) = harm else {
+            self.db = Some(said("reopen", Db::open((self.setting.options)()))?);
+            return self.compare_all(self.oracle.moment());
+        };
+        let did = (self.setting.harm)(harm, &copies)?;
+        let told = |what| format!("{did}: {what}");
+        self.db = Some(said("reopen", Db::open((self.setting.options)())).map_err(told)?);
+        self.compare_all(self.oracle.moment()).map_err(told)?;
+        self.audit().map_err(told)?;
+        self.files_are_those_of_the_manifest().map_err(told)
+    }
+
+    /// What the store says of itself: everything in order, and within the limits.
+    fn audit(&self) -> Check {
+        let db = self.db()?;
+        let audit = said("audit", db.audit())?;
+        if !audit.findings.is_empty() {
+            return Err(format!("the audit finds: {}", audit.findings.join("; ")));
+        }
+        let (stats, config) = (db.stats(), db.config());
+        for (used, capacity) in stats.used_bytes_max.iter().zip(stats.capacity_bytes) {
+            if capacity.is_some_and(|capacity| *used > capacity) {
+                return Err(format!("{used} bytes were used of {capacity:?}"));
+            }
+        }
+        let limit = config.memory_bytes.saturating_sub(config.process_bytes);
+        // With the least memory there is, several compactions at once may pass it: docs/reliability.md, open.
+        if config.memory_bytes >= MEMORY_HELD_FROM_BYTES && stats.memory_used_bytes_max > limit {
+            return Err(format!(
+                "{} bytes of memory were used of {limit}: {:?}",
+                stats.memory_used_bytes_max, stats.memory
+            ));
+        }
+        Ok(())
+    }
+
+    /// The tables on the devices are those that the manifest names, once nothing is under way.
+    fn files_are_those_of_the_manifest(&self) -> Check {
+        let Some(executor) = &self.setting.executor else { return Ok(()) };
+        executor.run_all();
+        let report = self.db()?.check();
+        let tables = report.files.iter().filter(|file| file.kind == FileKind::Table);
+        let named: BTreeSet<PathBuf> = tables.map(|file| file.path.clone()).collect();
+        same("tables on the devices and in the manifest", &(self.setting.tables)()?, &named)
     }
 
     fn checkpoint(&mut self) -> Check {
         self.checkpoints += 1;
-        let dir = std::path::PathBuf::from(format!("/checkpoint-{}", self.checkpoints));
+        let dir = PathBuf::from(format!("/checkpoint-{}", self.checkpoints));
         let (options, slow_dir) = (self.setting.checkpoint)(&dir);
         said("checkpoint", self.db()?.checkpoint(&options.dir.clone(), slow_dir.as_deref()))?;
         let copy = said("opening the checkpoint", Db::open(options))?;

@@ -1,5 +1,6 @@
 //! Seeded lists of every operation a store offers, over a small key space so that everything collides.
 
+use kelvin_lsm::compaction::pick::Forced;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -139,14 +140,25 @@ pub enum Op {
     Background(usize),
     /// Lets this much wall time pass, milliseconds.
     Advance(u64),
-    /// Closes and opens the store.
-    Reopen,
+    /// Begins a compaction that is not due.
+    Force {
+        /// Index into [`KEYSPACES`].
+        keyspace: usize,
+        /// Which kind.
+        what: Forced,
+        /// Of which table.
+        nth: usize,
+    },
+    /// Closes and opens the store; what is advisory is harmed meanwhile, as the number says.
+    Reopen(Option<u64>),
     /// Makes a checkpoint, opens it and compares everything.
     Checkpoint,
     /// Drops a keyspace and makes it again.
     Recreate(usize),
     /// Compares every pair of every keyspace, both directions.
     CompareAll,
+    /// Looks whether everything in the store is in order, and within its limits.
+    Audit,
 }
 
 /// Where a generator's choices come from.
@@ -222,6 +234,19 @@ impl Generator {
             2 => key.extend_from_slice(&[0xff; 9]),
             _ => {}
         }
+        key
+    }
+
+    /// A key to read: mostly one of a few, and half of the keys seldom, so that there are hot ones and cold ones.
+    fn read_key(&mut self) -> Vec<u8> {
+        let keys = self.keys;
+        self.keys = match self.below(10) {
+            0..=4 => keys.min(16),
+            5..=8 => keys.div_ceil(2),
+            _ => keys,
+        };
+        let key = self.key();
+        self.keys = keys;
         key
     }
 
@@ -323,13 +348,15 @@ impl Generator {
     /// The next operation.
     pub fn next_op(&mut self) -> Op {
         match self.below(1000) {
-            0..=479 => {
+            0..=439 => {
                 let count = if self.chance(85) { 1 } else { self.index(12) + 1 };
                 Op::Write((0..count).map(|_| self.write()).collect())
             }
-            480..=719 => Op::Get { keyspace: self.keyspace(), key: self.key(), snapshot: self.snapshot() },
+            440..=719 => {
+                Op::Get { keyspace: self.keyspace(), key: self.read_key(), snapshot: self.snapshot() }
+            }
             720..=739 => {
-                let keys = (0..self.index(12)).map(|_| self.key()).collect();
+                let keys = (0..self.index(12)).map(|_| self.read_key()).collect();
                 Op::MultiGet { keyspace: self.keyspace(), keys }
             }
             740..=809 => self.iterate(),
@@ -345,11 +372,18 @@ impl Generator {
             },
             905..=914 => Op::Flush(self.keyspace()),
             915..=918 => Op::Compact { keyspace: self.keyspace(), lower: self.bound(), upper: self.bound() },
-            919..=968 => Op::Background(self.index(6) + 1),
+            919..=952 => Op::Background(self.index(6) + 1),
+            953..=968 => Op::Force {
+                keyspace: self.keyspace(),
+                what: [Forced::Down, Forced::Down, Forced::Boundary, Forced::Boundary, Forced::Runs]
+                    [self.index(5)],
+                nth: self.index(64),
+            },
             969..=988 => Op::Advance(self.below(2_000)),
-            989..=992 => Op::Reopen,
+            989..=992 => Op::Reopen(self.chance(50).then(|| self.below(u64::MAX))),
             993 => Op::Checkpoint,
             994 if self.chance(30) => Op::Recreate(self.index(KEYSPACES.len() - 1) + 1),
+            995..=996 => Op::Audit,
             _ => Op::CompareAll,
         }
     }

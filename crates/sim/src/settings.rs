@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kelvin::{CompressionChoice, Durability, Env, Hotness, Options, Profile};
+use kelvin::{CompressionChoice, Durability, Env, HotParts, Hotness, Options, Profile};
 use kelvin_base::{Clock, Executor, ManualClock, ManualExecutor, ThreadPool};
 use kelvin_storage::Storage;
 use kelvin_storage::memory::MemoryStorage;
 
-use crate::model::{Mismatch, Run, Setting};
+use crate::harm::{Harm, tables_in};
+use crate::model::{Mismatch, Moved, Run, Setting};
 use crate::ops::Generator;
 
 /// One way to run a store.
@@ -36,8 +37,23 @@ fn small(options: Options) -> Options {
     })
 }
 
+/// What is read from the slow tier is promoted every few reads, if it is hot by `hotness`.
+fn tracked(options: Options, hotness: Hotness) -> Options {
+    small(options).advanced(|a| {
+        a.hotness = Some(hotness);
+        a.promotion_bytes = Some(2 << 10);
+    })
+}
+
+/// What is read from the slow tier is promoted every few reads, hot or not; `parts` is what is done besides.
+fn promoting(options: Options, parts: HotParts) -> Options {
+    tracked(options, Hotness::Oracle).advanced(|a| {
+        a.hot_parts = HotParts { hotness_check: false, ..parts };
+    })
+}
+
 /// All of them.
-pub const ALL: [Configuration; 17] = [
+pub const ALL: [Configuration; 25] = [
     Configuration { name: "one tier", tiered: false, threads: false, change: small },
     Configuration { name: "two tiers", tiered: true, threads: false, change: small },
     Configuration { name: "one tier, threads", tiered: false, threads: true, change: small },
@@ -111,6 +127,56 @@ pub const ALL: [Configuration; 17] = [
         change: |options| small(options).advanced(|a| a.hotness = Some(Hotness::Off)),
     },
     Configuration {
+        name: "two tiers, all promoted",
+        tiered: true,
+        threads: false,
+        change: |options| promoting(options, HotParts::default()),
+    },
+    Configuration {
+        name: "two tiers, all promoted, threads",
+        tiered: true,
+        threads: true,
+        change: |options| promoting(options, HotParts::default()),
+    },
+    Configuration {
+        name: "two tiers, promotion by RALT",
+        tiered: true,
+        threads: false,
+        change: |options| tracked(options, Hotness::Ralt),
+    },
+    Configuration {
+        name: "two tiers, promotion by LRU",
+        tiered: true,
+        threads: false,
+        change: |options| tracked(options, Hotness::Lru),
+    },
+    Configuration {
+        name: "two tiers, promotion by CLOCK, threads",
+        tiered: true,
+        threads: true,
+        change: |options| tracked(options, Hotness::Clock),
+    },
+    Configuration {
+        name: "two tiers, no retention",
+        tiered: true,
+        threads: false,
+        change: |options| promoting(options, HotParts { retention: false, ..HotParts::default() }),
+    },
+    Configuration {
+        name: "two tiers, no promotion by compaction",
+        tiered: true,
+        threads: false,
+        change: |options| {
+            promoting(options, HotParts { promotion_by_compaction: false, ..HotParts::default() })
+        },
+    },
+    Configuration {
+        name: "two tiers, no promotion by flush",
+        tiered: true,
+        threads: false,
+        change: |options| promoting(options, HotParts { promotion_by_flush: false, ..HotParts::default() }),
+    },
+    Configuration {
         name: "write profile",
         tiered: true,
         threads: false,
@@ -139,19 +205,24 @@ fn base(configuration: &Configuration, fast: &Path, slow: &Path) -> Options {
     (configuration.change)(options)
 }
 
-/// Runs `count` operations of `seed` under `configuration` on memory devices.
+/// Runs `count` operations of `seed` under `configuration` on memory devices; what moved between the tiers.
 ///
 /// # Errors
 /// The first difference from the model.
-pub fn run(configuration: &Configuration, seed: u64, count: u64, keys: u64) -> Result<(), Mismatch> {
+pub fn run(configuration: &Configuration, seed: u64, count: u64, keys: u64) -> Result<Moved, Mismatch> {
     run_all(configuration, Generator::new(seed, keys), seed, count)
 }
 
-/// Runs at most `count` operations that `bytes` choose under `configuration` on memory devices.
+/// Runs at most `count` operations that `bytes` choose under `configuration` on memory devices; what moved between the tiers.
 ///
 /// # Errors
 /// The first difference from the model.
-pub fn run_bytes(configuration: &Configuration, bytes: &[u8], count: u64, keys: u64) -> Result<(), Mismatch> {
+pub fn run_bytes(
+    configuration: &Configuration,
+    bytes: &[u8],
+    count: u64,
+    keys: u64,
+) -> Result<Moved, Mismatch> {
     run_all(configuration, Generator::of_bytes(bytes.to_vec(), keys), 0, count)
 }
 
@@ -160,7 +231,7 @@ fn run_all(
     generator: Generator,
     seed: u64,
     count: u64,
-) -> Result<(), Mismatch> {
+) -> Result<Moved, Mismatch> {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let manual = (!configuration.threads).then(|| Arc::new(ManualExecutor::new()));
     let executor: Arc<dyn Executor> = match &manual {
@@ -169,9 +240,18 @@ fn run_all(
             ThreadPool::new(1, 2, 2).map_err(|error| Mismatch(format!("starting threads: {error}")))?,
         ),
     };
-    let device = |_| Arc::new(MemoryStorage::new()) as Arc<dyn Storage>;
-    let env =
-        Env { fast: device(0), slow: device(1), clock: Arc::clone(&clock) as Arc<dyn Clock>, executor, seed };
+    let devices: [Arc<dyn Storage>; 2] = [Arc::new(MemoryStorage::new()), Arc::new(MemoryStorage::new())];
+    let [fast, slow] = devices.clone();
+    let env = Env { fast, slow, clock: Arc::clone(&clock) as Arc<dyn Clock>, executor, seed };
+    let harm = Harm::new(Arc::clone(&devices[0]), FAST, |fast| {
+        let slow = fast.with_extension("slow");
+        base(configuration, fast, &slow).env(Env { seed: seed ^ 1, ..env.clone() })
+    });
+    let tables = || {
+        let mut tables = tables_in(&*devices[0], Path::new(FAST))?;
+        tables.append(&mut tables_in(&*devices[1], Path::new(SLOW))?);
+        Ok(tables)
+    };
     let options = || base(configuration, Path::new(FAST), Path::new(SLOW)).env(env.clone());
     let checkpoint = |dir: &Path| {
         let (fast, slow) = (dir.join("fast"), dir.join("slow"));
@@ -183,6 +263,8 @@ fn run_all(
         checkpoint: &checkpoint,
         clock: Arc::clone(&clock),
         executor: manual.clone(),
+        harm: &|number, copies| harm.inflict(number, copies),
+        tables: &tables,
         name: configuration.name,
     };
     let outcome = Run::new(setting).and_then(|run| run.run_all(generator, &format!("seed {seed}"), count));

@@ -19,4 +19,5 @@ fn every_image_of_a_power_loss_opens_and_keeps_what_was_promised() {
         }
     }
     assert!(tally.images > 100, "{tally:?}");
+    assert!(tally.moved_bytes.iter().all(|bytes| *bytes > 1_000), "promoted twice over, retained: {tally:?}");
 }

@@ -140,6 +140,7 @@ impl Model {
             match what {
                 0..=1 => drop(self.db.force(Forced::Boundary, nth)),
                 2 => drop(self.db.force(Forced::Runs, nth)),
+                3..=5 => drop(self.db.force(Forced::Down, nth)),
                 _ => drop(begin_step(&self.db, level, u64::MAX)),
             }
         }
@@ -153,8 +154,8 @@ impl Model {
             65..=78 => self.half_read(),
             79..=84 => self.snapshot(),
             85..=86 => self.db.flush().unwrap(),
-            87..=90 => self.begin_compaction(),
-            91..=97 => {
+            87..=91 => self.begin_compaction(),
+            92..=97 => {
                 let choice = self.random.below(4);
                 self.world.executor.run_nth(choice);
             }
@@ -187,7 +188,7 @@ impl Model {
 
 #[test]
 fn random_operations_with_promotions_stopped_half_way_answer_as_a_map_does() {
-    let (mut seen, mut moved) = ([0; 4], [0; 3]);
+    let (mut seen, mut flushed_bytes) = ([0; 4], 0);
     for seed in 1..=6 {
         let mut model = Model::new(seed);
         for step in 0..4_000 {
@@ -208,16 +209,10 @@ fn random_operations_with_promotions_stopped_half_way_answer_as_a_map_does() {
         }
         let stats = model.db.stats();
         seen[3] += stats.gets_promotion;
-        for (sum, bytes) in moved.iter_mut().zip([
-            stats.boundary.flushed_bytes,
-            stats.boundary.promoted_bytes,
-            stats.boundary.retained_bytes,
-        ]) {
-            *sum += bytes;
-        }
+        flushed_bytes += stats.boundary.flushed_bytes;
     }
     assert!(seen.iter().all(|&count| count > 100), "inserted, claimed, abandoned, answered: {seen:?}");
-    assert!(moved.iter().all(|&bytes| bytes > 1_000), "promoted twice over, retained: {moved:?}");
+    assert!(flushed_bytes > 10_000, "{flushed_bytes}");
 }
 
 /// What happened to a key so far: an even number of changes and it has the value of that number, an odd one and it has none.

@@ -93,7 +93,7 @@ fn whatever_is_read_the_fast_tier_stays_within_its_capacity() {
     for (name, access) in ACCESSES {
         let (promoted, highest) = storm(false, Hotness::Oracle, access);
         assert!(promoted > CAPACITY / 2, "{name}: {promoted} bytes of runs");
-        assert!(highest > CAPACITY / 2, "{name}: the tier is put to use, {highest}");
+        assert!(highest > CAPACITY / 3, "{name}: the tier is put to use, {highest}");
         storm(true, Hotness::Ralt, access);
     }
 }

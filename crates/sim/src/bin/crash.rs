@@ -16,6 +16,8 @@ fn main() -> ExitCode {
                 "{} scenarios, {} persistence points, {} images: all well",
                 tally.scenarios, tally.points, tally.images
             );
+            let [flushed, promoted, retained] = tally.moved_bytes;
+            println!("bytes promoted by flush {flushed}, by compaction {promoted}, retained {retained}");
             ExitCode::SUCCESS
         }
         Err(what) => {

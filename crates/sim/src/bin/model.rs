@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use kelvin_sim::args::Args;
+use kelvin_sim::model::Moved;
 use kelvin_sim::settings::{ALL, run};
 
 /// Operations of one seed.
@@ -28,17 +29,17 @@ fn work() -> Result<u64, String> {
     let budget = args.number("--budget", 2_000_000)?;
     let keys = args.number("--keys", 150)?;
     let mut seed = args.number("--seed", 1)?;
-    let mut done = 0;
+    let (mut done, mut moved) = (0, Moved::default());
     while done < budget {
         for configuration in &ALL {
             let count = ROUND.min(budget.saturating_sub(done).max(1));
-            run(configuration, seed, count, keys).map_err(|mismatch| mismatch.to_string())?;
+            moved.add(run(configuration, seed, count, keys).map_err(|mismatch| mismatch.to_string())?);
             done += count;
             if done >= budget {
                 break;
             }
         }
-        println!("{done} of {budget} operations, seed {seed}");
+        println!("{done} of {budget} operations, seed {seed}, {moved:?}");
         seed += 1;
     }
     Ok(done)

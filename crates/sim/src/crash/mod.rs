@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use kelvin::{Db, Durability, Env, Options, WriteBatch, WriteOptions};
 use kelvin_base::{Clock, Executor, ManualClock};
+use kelvin_lsm::compaction::pick::Forced;
 use kelvin_storage::crash::{CrashLog, CrashModel, CrashStorage, FileSystem};
 
 use crate::executor::SimExecutor;
@@ -37,8 +38,10 @@ pub enum Step {
     Flush,
     /// Compacts everything to the last level (the slow tier, if there is one).
     CompactAll,
-    /// Reads the records of the keyspace "default" so often: the hot-key tracker writes them down.
+    /// Reads records of the keyspace "default" so often: the hot-key tracker writes them down, those of the slow tier are promoted.
     Read(usize),
+    /// Begins a compaction of the keyspace "default" that is not due.
+    Force(Forced),
     /// Runs so many queued background jobs, the last queued first.
     Background(usize),
     /// Makes a keyspace.
@@ -152,6 +155,8 @@ pub struct Tally {
     pub points: u64,
     /// Images opened, those of a second power loss during recovery included.
     pub images: u64,
+    /// Bytes that scenarios promoted by flush, promoted by compaction, and retained.
+    pub moved_bytes: [u64; 3],
 }
 
 impl Tally {
@@ -160,6 +165,7 @@ impl Tally {
         self.scenarios += other.scenarios;
         self.points += other.points;
         self.images += other.images;
+        self.moved_bytes.iter_mut().zip(other.moved_bytes).for_each(|(sum, bytes)| *sum += bytes);
     }
 }
 
@@ -208,6 +214,7 @@ struct Recorded {
     generations: Vec<Oracle>,
     promises: Vec<Promise>,
     clock: Arc<ManualClock>,
+    moved_bytes: [u64; 3],
 }
 
 fn failed(what: &str) -> impl Fn(kelvin::Error) -> String + '_ {
@@ -262,9 +269,9 @@ impl Scenario {
             recording.apply(step).map_err(|what| format!("step {index}, {step:?}: {what}"))?;
         }
         recording.close()?;
-        let Recording { mut generations, oracle, promises, .. } = recording;
+        let Recording { mut generations, oracle, promises, moved_bytes, .. } = recording;
         generations.push(oracle);
-        Ok(Recorded { log: world.disk.log(), from, generations, promises, clock: world.clock })
+        Ok(Recorded { log: world.disk.log(), from, generations, promises, clock: world.clock, moved_bytes })
     }
 
     /// As [`Self::run`], with a panic told like a broken promise.
@@ -287,7 +294,8 @@ impl Scenario {
         let recorded = self.record().map_err(|what| format!("{}: {what}", self.name))?;
         let points = recorded.log.points();
         let from = recorded.from.min(points);
-        let mut tally = Tally { scenarios: 1, points: (points + 1 - from) as u64, images: 0 };
+        let moved_bytes = recorded.moved_bytes;
+        let mut tally = Tally { scenarios: 1, points: (points + 1 - from) as u64, images: 0, moved_bytes };
         let stride = sampling.stride.max(1);
         let own = kelvin_base::hash::hash64_seeded(sampling.seed, self.name.as_bytes());
         let offset = usize::try_from(own % stride as u64).unwrap_or(0);
@@ -317,6 +325,7 @@ struct Recording<'a> {
     generations: Vec<Oracle>,
     promises: Vec<Promise>,
     checkpoints: usize,
+    moved_bytes: [u64; 3],
     /// The last moment that wrote "default": a flush makes it durable.
     default_moment: u64,
 }
@@ -335,6 +344,7 @@ impl<'a> Recording<'a> {
             generations,
             promises,
             checkpoints: 0,
+            moved_bytes: [0; 3],
             default_moment: 0,
         };
         recording.promise(Promised::Generation(0));
@@ -364,6 +374,11 @@ impl<'a> Recording<'a> {
             }
             Step::CompactAll => self.db()?.compact_range(None, None).map_err(failed("compact_range")),
             Step::Read(times) => self.read(*times),
+            Step::Force(what) => {
+                // Whether there was anything to begin is no matter.
+                let _begun = self.db()?.force(*what, 0);
+                Ok(())
+            }
             Step::Background(jobs) => {
                 (0..*jobs).for_each(|_| {
                     let last = self.world.executor.jobs().queued().saturating_sub(1);
@@ -406,6 +421,9 @@ impl<'a> Recording<'a> {
             for index in 0..4 {
                 db.get(format!("key{index}").as_bytes()).map_err(failed("get"))?;
             }
+            for index in (0..40).step_by(3) {
+                db.get(format!("bulk{index:03}").as_bytes()).map_err(failed("get"))?;
+            }
         }
         Ok(())
     }
@@ -443,6 +461,9 @@ impl<'a> Recording<'a> {
     /// Closes the store, which hands everything to the operating system.
     fn close(&mut self) -> Result<(), String> {
         if let Some(db) = self.db.take() {
+            let moved = db.stats().boundary;
+            let moved = [moved.flushed_bytes, moved.promoted_bytes, moved.retained_bytes];
+            self.moved_bytes.iter_mut().zip(moved).for_each(|(sum, bytes)| *sum += bytes);
             db.close().map_err(failed("close"))?;
             self.promise(Promised::Moment(self.oracle.moment(), Durability::Os));
         }

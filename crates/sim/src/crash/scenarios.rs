@@ -3,7 +3,8 @@
 //! Sequences that begin alike share their beginning: of each only the points of its last operation (and of the
 //! closing behind it) are looked at, so every point of every sequence is looked at once.
 
-use kelvin::{Durability, Options};
+use kelvin::{Durability, HotParts, Hotness, Options};
+use kelvin_lsm::compaction::pick::Forced;
 use rand::RngExt;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -13,13 +14,21 @@ use crate::oracle::Write;
 
 /// Operations sequences are made of.
 pub const OPERATIONS: usize = 14;
+/// Those that a store that promotes has besides.
+const PROMOTIONS: usize = 2;
 /// Longer scenarios.
-pub const LONG: u64 = 20;
+pub const LONG: u64 = 30;
 
-/// Where scenarios run.
-pub const SETUPS: [Setup; 4] = [
+/// Where scenarios run; sequences on the first three.
+pub const SETUPS: [Setup; 6] = [
     Setup { name: "one tier", tiered: false, change: |options| options },
     Setup { name: "two tiers", tiered: true, change: |options| options },
+    Setup { name: "two tiers, promotion", tiered: true, change: promoting },
+    Setup {
+        name: "two tiers, promotion, small logs",
+        tiered: true,
+        change: |options| small_logs(promoting(options)),
+    },
     Setup { name: "one tier, small logs", tiered: false, change: small_logs },
     Setup { name: "two tiers, level 0 of one table", tiered: true, change: eager },
 ];
@@ -28,6 +37,15 @@ fn small_logs(options: Options) -> Options {
     options.advanced(|a| {
         a.wal_bytes_max = Some(64 << 10);
         a.manifest_bytes_max = Some(4 << 10);
+    })
+}
+
+/// What is read from the slow tier is promoted every few reads, hot or not, and what was read once is retained.
+fn promoting(options: Options) -> Options {
+    options.advanced(|a| {
+        a.hotness = Some(Hotness::Oracle);
+        a.hot_parts = HotParts { hotness_check: false, ..HotParts::default() };
+        a.promotion_bytes = Some(2 << 10);
     })
 }
 
@@ -51,6 +69,11 @@ fn value(index: usize) -> Vec<u8> {
 
 fn put(keyspace: &str, index: usize) -> Write {
     Write::Put { keyspace: keyspace.into(), key: key(index), value: value(index), expiry_ms: None }
+}
+
+/// A record before or behind all others.
+fn end(key: &str, index: usize) -> Write {
+    Write::Put { keyspace: "default".into(), key: key.into(), value: value(index + 1), expiry_ms: None }
 }
 
 /// The steps of operation `which`, the `index`-th of its scenario.
@@ -79,40 +102,66 @@ fn operation(which: usize, index: usize) -> Vec<Step> {
             vec![Step::Commit(vec![write], Durability::Os), Step::Advance(300)]
         }
         12 => vec![Step::Background(2)],
-        _ => vec![Step::Commit(vec![put("two", index)], Durability::Memory)],
+        13 => vec![Step::Commit(vec![put("two", index)], Durability::Memory)],
+        // Promotion by flush.
+        14 => vec![Step::Read(2), Step::Background(2)],
+        // A boundary compaction, which retains what was read and promotes what lies between the ends of its table.
+        _ => vec![
+            Step::Commit(vec![end("key", index), end("keyz", index)], Durability::Os),
+            Step::Flush,
+            Step::Force(Forced::Down),
+            Step::Background(2),
+            Step::Force(Forced::Boundary),
+            Step::Background(2),
+        ],
     }
 }
 
-/// A store with a table of each tier, a table at level 0, and records in the log.
-fn prelude() -> Vec<Step> {
+/// A store with a table of each tier, a table at level 0, and records in the log; if it promotes, with copies on the fast tier too.
+fn prelude(setup: Setup) -> Vec<Step> {
     let commit = |writes, durability| Step::Commit(writes, durability);
-    vec![
-        commit((0..4).map(|index| put("default", 100 + index)).collect(), Durability::Os),
-        Step::CompactAll,
+    let mut steps = vec![commit((0..4).map(|index| put("default", 100 + index)).collect(), Durability::Os)];
+    if is_promoting(setup) {
+        steps.extend([operation(15, 0), operation(14, 0)].concat());
+    } else {
+        steps.push(Step::CompactAll);
+    }
+    steps.extend([
         commit(vec![put("default", 104), put("two", 105)], Durability::Sync),
         Step::Flush,
         commit(vec![put("two", 106)], Durability::Os),
-    ]
+    ]);
+    steps
+}
+
+fn is_promoting(setup: Setup) -> bool {
+    setup.name.contains("promotion")
+}
+
+/// How many operations a store has.
+fn operations_of(setup: Setup) -> usize {
+    OPERATIONS + if is_promoting(setup) { PROMOTIONS } else { 0 }
 }
 
 /// Every sequence of at most `longest` operations, from an empty store and from one with data.
 pub fn sequences(longest: u32) -> impl Iterator<Item = Scenario> {
-    (1..=longest).flat_map(|length| (0..OPERATIONS.pow(length)).map(move |code| (length, code))).flat_map(
-        |(length, code)| {
-            SETUPS[..2].iter().flat_map(move |&setup| {
+    let of_length = |length: u32| {
+        SETUPS[..3].iter().flat_map(move |&setup| {
+            (0..operations_of(setup).pow(length)).flat_map(move |code| {
                 [false, true].into_iter().map(move |filled| sequence(setup, filled, length, code))
             })
-        },
-    )
+        })
+    };
+    (1..=longest).flat_map(of_length)
 }
 
 fn sequence(setup: Setup, filled: bool, length: u32, mut code: usize) -> Scenario {
-    let mut steps = if filled { prelude() } else { Vec::new() };
+    let mut steps = if filled { prelude(setup) } else { Vec::new() };
     let mut name = format!("{}, {}", setup.name, if filled { "filled" } else { "empty" });
     let mut from_step = 0;
     for index in 0..length {
-        let which = code % OPERATIONS;
-        code /= OPERATIONS;
+        let which = code % operations_of(setup);
+        code /= operations_of(setup);
         if index > 0 || filled {
             from_step = steps.len();
         }
@@ -130,12 +179,23 @@ pub fn long(seed: u64) -> impl Iterator<Item = Scenario> {
         let mut steps = Vec::new();
         let length = rng.random_range(20..60);
         for index in 0..length {
-            steps.extend(match rng.random_range(0..30) {
+            steps.extend(match rng.random_range(0..36) {
                 0..=2 => vec![bulk(&mut rng, index)],
                 3..=4 => vec![Step::Sync],
                 5..=7 => vec![Step::Background(rng.random_range(1..4))],
                 8..=9 => vec![Step::Flush],
                 10..=11 => vec![Step::Read(rng.random_range(10..200)), Step::Background(1)],
+                12..=17 if setup.tiered => {
+                    let what = [Forced::Down, Forced::Boundary, Forced::Boundary, Forced::Runs];
+                    vec![
+                        Step::Read(rng.random_range(1..4)),
+                        Step::Force(what[rng.random_range(0..what.len())]),
+                        Step::Background(rng.random_range(1..4)),
+                    ]
+                }
+                18..=20 if is_promoting(setup) => {
+                    [vec![Step::Read(1)], operation(OPERATIONS + 1, index * 2)].concat()
+                }
                 which => operation(which % OPERATIONS, index * 2),
             });
         }
