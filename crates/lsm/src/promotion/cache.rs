@@ -16,7 +16,7 @@ use super::room::{NoRoom, Room};
 const SHARDS: usize = 16;
 
 /// What a record takes beside its key and value: its slots in a map about two thirds full, two allocations.
-const RECORD_BYTES: u64 = 192;
+pub(super) const RECORD_BYTES: u64 = 192;
 
 /// A record read from the slow tier, as an entry that duplicates its original.
 #[derive(Clone, Debug, PartialEq, Eq)]

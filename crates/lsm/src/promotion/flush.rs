@@ -16,6 +16,7 @@ use kelvin_base::events::What;
 use kelvin_base::{Error, ErrorKind, HotTracker, Lane, Result, Tier, seeded_bug};
 
 use super::Promoted;
+use super::cache::RECORD_BYTES;
 use super::claimed::{Records, bytes_of, entries};
 use crate::compaction::job::{self, JobTable};
 use crate::db::engine::Engine;
@@ -26,7 +27,8 @@ use crate::version::{Edit, FIRST_SLOW, LEVELS_FAST};
 use crate::view::KeyspaceState;
 use crate::write::room::flush_slack_bytes;
 
-/// Less than this part of the cache is not worth a run (the paper: half a table; here what the cache itself takes counts too).
+/// Less than this part of the cache is not worth a run (the paper: half a table). What the cache takes beside the records counts, or
+/// small records would never be enough.
 const WORTHWHILE: u64 = 4;
 /// After a flush that could not be done, the next one waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -85,7 +87,8 @@ impl Engine {
             self.counters.work.boundary.not_hot_bytes.add(bytes_of(&cold));
         }
         let (records, bytes) = (hot.len() as u64, bytes_of(&hot));
-        let is_worthwhile = bytes >= self.config.promotion_bytes_max / WORTHWHILE;
+        let hot_bytes = bytes + records * RECORD_BYTES;
+        let is_worthwhile = hot_bytes >= self.config.promotion_bytes_max / WORTHWHILE;
         let outcome = if is_worthwhile { self.write_run(keyspace, &hot) } else { Ok(()) };
         let is_written = is_worthwhile && outcome.is_ok();
         let back_records = if is_written { 0 } else { keyspace.promotion.put_back(hot) as u64 };

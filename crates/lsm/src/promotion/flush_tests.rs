@@ -203,6 +203,20 @@ fn a_run_that_is_damaged_or_cannot_be_read_costs_speed_and_nothing_else() {
 }
 
 #[test]
+fn records_smaller_than_what_the_cache_takes_for_each_are_promoted_too() {
+    let world = World::new();
+    let db = Db::open(options(&world, Hotness::Oracle)).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    (0..RECORDS).for_each(|number| db.put(&key(number), b"small").unwrap());
+    db.compact_range(None, None).unwrap();
+    for number in 0..RECORDS {
+        (0..2).for_each(|_| assert_eq!(db.get(&key(number)).unwrap().as_deref(), Some(&b"small"[..])));
+        world.settle();
+    }
+    assert!(copies(&db) > 500, "{} {:?}", copies(&db), db.stats().promotion);
+}
+
+#[test]
 fn parts_that_are_left_out_do_nothing() {
     let promoted = |parts: HotParts| {
         let world = World::new();
