@@ -2,10 +2,11 @@
 //!
 //! A table of a run that is not there at an opening, or not as long as it was, leaves then; one that cannot be read leaves when a merge
 //! meets it. Until then lookups pass it by, and since its filter cannot be asked, everything above it stays above it. Each is
-//! counted ([`crate::stats::BoundaryStats::damaged_tables`]). Tests: `tests/trust/copies.rs`.
+//! counted ([`crate::stats::BoundaryStats::damaged_tables`]) and told. Tests: `tests/trust/copies.rs`.
 
 use std::sync::Arc;
 
+use kelvin_base::events::What;
 use kelvin_base::{Error, ErrorKind, Result, seeded_bug};
 
 use crate::compaction::pick::Plan;
@@ -77,7 +78,9 @@ impl Engine {
         }
         let files: Vec<_> = tables.into_iter().map(|(_, file)| file).collect();
         self.install(keyspace, edit, &[], &files)?;
-        self.counters.work.boundary.damaged_tables.add(files.len() as u64);
+        let (keyspace, tables) = (keyspace.name.clone(), files.len() as u64);
+        self.counters.work.boundary.damaged_tables.add(tables);
+        self.events.post(|| What::CopiesDropped { keyspace, tables });
         Ok(())
     }
 }

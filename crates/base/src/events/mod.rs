@@ -132,6 +132,13 @@ pub enum What {
         /// As in [`What::WorkFailed`].
         work: &'static str,
     },
+    /// Tables of copies were missing or damaged, and are done without: nothing is lost with them.
+    CopiesDropped {
+        /// Of this keyspace.
+        keyspace: String,
+        /// How many.
+        tables: u64,
+    },
     /// The store takes no more writes.
     ReadOnly {
         /// Why.
@@ -250,6 +257,7 @@ impl What {
             Self::TierBack { .. } => "tier_back",
             Self::WorkFailed { .. } => "work_failed",
             Self::WorkRecovered { .. } => "work_recovered",
+            Self::CopiesDropped { .. } => "copies_dropped",
             Self::ReadOnly { .. } => "read_only",
             Self::Lost { .. } => "lost",
         }
@@ -292,6 +300,9 @@ impl What {
             }
             Self::WorkFailed { work, error } => vec![("work", text(work)), ("error", text(error))],
             Self::WorkRecovered { work } => vec![("work", text(work))],
+            Self::CopiesDropped { keyspace, tables } => {
+                vec![("keyspace", text(keyspace)), ("tables", number(tables))]
+            }
             Self::ReadOnly { error } => vec![("error", text(error))],
             Self::Lost { events } => vec![("events", number(events))],
         }

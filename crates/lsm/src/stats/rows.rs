@@ -90,6 +90,7 @@ impl Stats {
                 ("promoted_flush_bytes", self.boundary.flushed_bytes),
                 ("promoted_compaction_bytes", self.boundary.promoted_bytes),
                 ("not_hot_bytes", self.boundary.not_hot_bytes),
+                ("damaged_tables", self.boundary.damaged_tables),
                 ("background_failures", self.background_failures),
                 ("events", self.events),
                 ("events_lost", self.events_lost),

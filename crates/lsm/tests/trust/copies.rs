@@ -2,12 +2,16 @@
 //! and says so; nothing else is lost with them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use kelvin_base::Event;
+use kelvin_base::events::What;
 use kelvin_lsm::check::FileKind;
 use kelvin_lsm::compaction::pick::Forced;
 use kelvin_lsm::db::Db;
 use kelvin_lsm::options::{HotParts, Hotness, Options};
 use kelvin_storage::Storage;
+use parking_lot::Mutex;
 
 use crate::rig::{Rig, assert_filled, check, fill, key};
 
@@ -67,10 +71,17 @@ fn a_run_whose_file_is_missing_or_cut_off_is_given_up_at_the_opening() {
         let (options, runs) = with_runs(&rig);
         damage(&rig, &runs[0]);
         assert_checked(&options, &runs[..1]);
-        let db = Db::open(options.clone()).unwrap();
+        let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let listener = Arc::clone(&told);
+        let listening =
+            options.clone().listener(Arc::new(move |event: &Event| listener.lock().push(event.clone())));
+        let db = Db::open(listening).unwrap();
         assert_answers(&db);
         let stats = db.stats();
         assert_eq!((stats.boundary.damaged_tables, stats.background_failures), (1, 0));
+        rig.executor.run_all();
+        let is_it = |event: &Event| matches!(event.what, What::CopiesDropped { tables: 1, .. });
+        assert_eq!(told.lock().iter().filter(|event| is_it(event)).count(), 1);
         assert!(!db.audit().unwrap().run_files.contains(&runs[0]));
         assert!(db.check().is_well(), "{:?}", db.check().damaged_files());
         fill(&db, 'z', 50);
