@@ -48,6 +48,17 @@ pub trait HotKeys: Send {
     fn next(&mut self) -> Option<&[u8]>;
 }
 
+/// What a tracker knows of one key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heat {
+    /// How hot it is, by the tracker's own measure; `None` if no access of it is known.
+    pub score: Option<f64>,
+    /// The score from which on a key is hot.
+    pub hot_score: f64,
+    /// It was accessed again while it was tracked, not too long ago (HotRAP section 3.7): it outlasts keys that were not.
+    pub is_stable: bool,
+}
+
 /// Tracks which keys are hot.
 pub trait HotTracker: Send + Sync + Debug {
     /// A record with a value of `value_len` bytes was read. Never waits; an access may be lost.
@@ -58,6 +69,11 @@ pub trait HotTracker: Send + Sync + Debug {
     fn hot_size(&self, range: KeyRange<'_>) -> u64;
     /// The hot keys of `range`, as they are now.
     fn hot_keys(&self, range: KeyRange<'_>) -> Box<dyn HotKeys + '_>;
+    /// Why `key` is hot or not, for people; may read. `None` if the tracker cannot say.
+    fn heat(&self, key: &[u8]) -> Option<Heat> {
+        let _cannot_say = key;
+        None
+    }
     /// Nobody will ask for the keys of `range` again: what is known of them may go. A tracker may also leave that to time, as
     /// keys that are not accessed cool down.
     fn forget(&self, range: KeyRange<'_>) {

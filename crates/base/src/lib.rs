@@ -26,7 +26,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use events::{Event, EventListener, Events};
 pub use executor::{Executor, Job, Lane, ManualExecutor, ThreadPool};
 pub use hash::hash64;
-pub use hotness::{HotKeys, HotTracker, KeyRange, NoTracker};
+pub use hotness::{Heat, HotKeys, HotTracker, KeyRange, NoTracker};
 pub use iter::InternalIterator;
 pub use key::{KEY_BYTES_MAX, Kind, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use seed::system_seed;

@@ -52,7 +52,7 @@ pub mod transfer;
 
 pub use bytes::Bytes;
 pub use kelvin_base::{
-    Clock, Error, ErrorKind, Executor, KEY_BYTES_MAX, Lane, ManualClock, ManualExecutor, OrderedStore,
+    Clock, Error, ErrorKind, Executor, Heat, KEY_BYTES_MAX, Lane, ManualClock, ManualExecutor, OrderedStore,
     PointStore, Result, Sequence, SystemClock, ThreadPool, Tier, VALUE_BYTES_MAX,
 };
 pub use kelvin_lsm::batch::WriteBatch;
@@ -64,7 +64,7 @@ pub use kelvin_lsm::options::{
     human_bytes,
 };
 pub use kelvin_lsm::report::{KeyReport, LevelInfo};
-pub use kelvin_lsm::stats::Stats;
+pub use kelvin_lsm::stats::{HotLevelStats, Stats};
 pub use kelvin_lsm::transaction::Transaction;
 
 pub mod events {

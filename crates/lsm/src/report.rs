@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use kelvin_base::{HotTracker, Result, Sequence, Tier};
+use kelvin_base::{Heat, HotTracker, Result, Sequence, Tier};
 
 use crate::compaction::pick::{shares, targets};
 use crate::db::Keyspace;
 use crate::db::engine::Engine;
 use crate::read::{Moment, Source, lookup};
-use crate::version::level_name;
+use crate::version::{is_hot_run, level_name};
 
 /// One level of one keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub fn levels(engine: &Engine) -> Vec<LevelInfo> {
 }
 
 /// Where a key is and what finding it costs now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KeyReport {
     /// True if it has a value.
     pub found: bool,
@@ -99,6 +99,39 @@ pub struct KeyReport {
     pub cache_hits: u64,
     /// Whether the key is hot; `None` where nobody keeps track of that.
     pub hot: Option<bool>,
+    /// What is known of its accesses.
+    pub heat: Option<Heat>,
+    /// Why it lies there, and what would move it, in a sentence; empty if it has no value.
+    pub why: &'static str,
+}
+
+/// Why a record lies where it does in a store with a tracker of hot keys, and what moves it.
+const fn why(source: Source, is_hot: bool) -> &'static str {
+    match (source, is_hot) {
+        (Source::Memtable, _) => "written lately; a flush takes it to the fast tier",
+        (Source::Promotion, true) => {
+            "read from the slow tier lately, and hot: the next promotion takes it to the fast tier"
+        }
+        (Source::Promotion, false) => {
+            "read from the slow tier lately; not hot yet, so the next promotion would drop it from memory"
+        }
+        (Source::Level(level, Tier::Fast), true) if is_hot_run(level) => {
+            "promoted: a copy of a record on the slow tier, kept while it is hot"
+        }
+        (Source::Level(level, Tier::Fast), false) if is_hot_run(level) => {
+            "promoted, and hot no more: the next merge of the hot level drops the copy"
+        }
+        (Source::Level(_, Tier::Fast), true) => {
+            "hot: it stays on the fast tier when its table goes to the slow one"
+        }
+        (Source::Level(_, Tier::Fast), false) => {
+            "on its way down: it goes to the slow tier with its table unless it is hot by then"
+        }
+        (Source::Level(_, Tier::Slow), true) => "hot: the next read of it brings it back to the fast tier",
+        (Source::Level(_, Tier::Slow), false) => {
+            "not hot: it stays on the slow tier until it is read often enough"
+        }
+    }
 }
 
 /// See [`crate::db::Db::explain_key`]. The lookup is not counted in the statistics, and is no access.
@@ -130,6 +163,9 @@ pub fn explain_key(keyspace: &Keyspace, key: &[u8]) -> Result<KeyReport> {
         }
     };
     let found = answer.found.as_ref();
+    let tracker = engine.hotness.of_keyspace(keyspace.id());
+    let hot = engine.hotness.is_on().then(|| tracker.is_hot(key));
+    let with_value = found.filter(|found| found.value.is_some());
     Ok(KeyReport {
         found: found.is_some_and(|found| found.value.is_some()),
         place,
@@ -141,6 +177,8 @@ pub fn explain_key(keyspace: &Keyspace, key: &[u8]) -> Result<KeyReport> {
         tables_considered: answer.tables_considered,
         filter_negatives: answer.io.iter().map(|io| io.filter_negatives).sum(),
         cache_hits: answer.io.iter().map(|io| io.cache_hits).sum(),
-        hot: engine.hotness.is_on().then(|| engine.hotness.of_keyspace(keyspace.id()).is_hot(key)),
+        hot,
+        heat: tracker.heat(key),
+        why: hot.zip(with_value).map_or("", |(is_hot, found)| why(found.source, is_hot)),
     })
 }

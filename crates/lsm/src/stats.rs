@@ -310,6 +310,8 @@ pub struct Stats {
     pub entries: u64,
     /// WAL bytes on disk now.
     pub wal_bytes: u64,
+    /// The hot level now, over all keyspaces.
+    pub hot_level: HotLevelStats,
     /// Events that the listener was told of.
     pub events: u64,
     /// Events that it was not told of, as it was busy for too long or has panicked.
@@ -342,7 +344,6 @@ impl Engine {
         let device = |of: fn(IoCount) -> u64| {
             both(&|tier| self.files.tier(tier).map_or(0, |handle| of(handle.io_stats().total())))
         };
-        let background_error = self.health.fatal().or_else(|| self.health.background_error());
         self.refresh_memory();
         Stats {
             gets,
@@ -380,7 +381,7 @@ impl Engine {
             compaction_written_bytes: pair(&work.compaction_written_bytes),
             boundary: work.boundary.get(),
             background_failures: work.failures.get(),
-            background_error: background_error.map(|error| error.to_string()),
+            background_error: self.told_error(),
             used_bytes: both(&|tier| self.space.used(tier)),
             used_bytes_max: both(&|tier| self.space.stats(tier).used_max_bytes),
             capacity_bytes: Tier::ALL.map(|tier| self.space.capacity(tier)),
@@ -397,13 +398,42 @@ impl Engine {
             entries: self.entries(&versions),
             wal_bytes: self.wals.bytes(),
             hotness: self.hotness.stats(),
+            hot_level: hot_level(&versions),
             events: self.events.counts().0,
             events_lost: self.events.counts().1,
         }
     }
 }
 
+/// What the hot level holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HotLevelStats {
+    /// Runs that hold tables.
+    pub runs: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Records in them: copies.
+    pub records: u64,
+}
+
+fn hot_level(versions: &[Arc<Version>]) -> HotLevelStats {
+    let mut sum = HotLevelStats::default();
+    for level in versions.iter().flat_map(|version| version.levels.iter().enumerate()) {
+        if is_hot_run(level.0) {
+            sum.runs += u64::from(!level.1.tables.is_empty());
+            sum.bytes += level.1.size_bytes();
+            sum.records += level.1.entries();
+        }
+    }
+    sum
+}
+
 impl Engine {
+    fn told_error(&self) -> Option<String> {
+        let error = self.health.fatal().or_else(|| self.health.background_error());
+        error.map(|error| error.to_string())
+    }
+
     /// Entries in the tables of `versions` and in memtables.
     fn entries(&self, versions: &[Arc<Version>]) -> u64 {
         let in_tables =

@@ -53,7 +53,7 @@ impl Core {
     pub fn evict(&self, work: &mut Work) -> Result<()> {
         let before = self.version.load().tracker_sizes();
         let verdict = self.judge(work)?;
-        work.now.turns += 1;
+        work.now.turns = work.now.turns.saturating_add(1);
         let (hot_score, limits, now) = (verdict.hot_score, verdict.limits, work.now);
         let next = Version { hot_score, limits, now, ..Version::clone(&self.version.load()) };
         self.install(work, next);

@@ -29,6 +29,21 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! # How to use it
+//!
+//! - [`Ralt::open`] takes a directory of its own and never fails; [`Options::of_fast`] has the paper's figures for a disk of some size,
+//!   [`Options::within_memory`] keeps them within a memory.
+//! - Tell it every access ([`HotTracker::access`], which waits for nobody) with the key and the length of the value.
+//! - Ask [`HotTracker::is_hot`] of one key (filters in memory; rarely a cold key passes), [`HotTracker::hot_keys`] and
+//!   [`HotTracker::hot_size`] of a range, [`HotTracker::heat`] why.
+//! - What is hot comes to the size of the hot set limit at most, which follows the workload: [`Ralt::stats`] tells both.
+//! - [`Ralt::close`] writes down what was noted. Files of another [`Options::owner`], or damaged ones, are begun anew, and
+//!   [`Stats::last_error`] says so.
+//!
+//! `examples/hot_keys.rs` is a program that does all of it. [`Oracle`] is an exact tracker in memory for tests and upper bounds.
+//!
+//! # How it works
+//!
 //! Reading order: `record` and `score` (what is kept of a key), `buffer` and `flush` (how it gets there), `run`, `merge` and
 //! `version` (where it lies), `compact`, `threshold`, `limits`, `evict` and `forget` (what leaves), `state` (restart).
 //!
@@ -59,7 +74,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use kelvin_base::{Error, ErrorKind, HotKeys, HotTracker, KeyRange, Result, process};
+use kelvin_base::{Error, ErrorKind, Heat, HotKeys, HotTracker, KeyRange, Result, process};
 use parking_lot::Mutex;
 
 use crate::buffer::AccessBuffer;
@@ -247,6 +262,24 @@ impl HotTracker for Ralt {
         let merged = Merged::new(version.meeting(range), range, self.0.options.scoring, true);
         let merged = merged.inspect_err(|error| self.0.doubt(error)).ok();
         Box::new(Scan { core: Arc::clone(&self.0), version, merged, key: Vec::new() })
+    }
+
+    fn heat(&self, key: &[u8]) -> Option<Heat> {
+        let core = &self.0;
+        let version = core.version.load_full();
+        let range = KeyRange::closed(key, key);
+        let found = Merged::new(version.meeting(range), range, core.options.scoring, false)
+            .and_then(|mut merged| merged.next().map(|next| next.map(|(_, record)| record)));
+        let record = found.inspect_err(|error| core.doubt(error)).ok()?;
+        // As of the slice in which the runs last changed: the lock of who works would tell exactly, and is not waited for.
+        let accessed_bytes = u64::from(version.now.slice).saturating_mul(core.options.slice_bytes);
+        let epoch = accessed_bytes / core.options.bounds.hot_bytes_max.max(1);
+        let epoch = u32::try_from(epoch).unwrap_or(u32::MAX);
+        Some(Heat {
+            score: record.map(|record| core.score(version.now, key, &record)),
+            hot_score: version.hot_score,
+            is_stable: record.is_some_and(|record| record.is_stable(epoch)),
+        })
     }
 
     fn forget(&self, range: KeyRange<'_>) {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use kelvin_base::{HotKeys, HotTracker, KeyRange};
+use kelvin_base::{Heat, HotKeys, HotTracker, KeyRange};
 use parking_lot::Mutex;
 
 #[derive(Debug, Default)]
@@ -80,6 +80,14 @@ impl HotTracker for Oracle {
         let hot = counts.hot.range::<[u8], _>((Bound::Included(range.start), Bound::Unbounded));
         let keys: Vec<Vec<u8>> = hot.take_while(|key| !range.ends_before(key)).cloned().collect();
         Box::new(Listed { keys: keys.into_iter(), key: Vec::new() })
+    }
+
+    fn heat(&self, key: &[u8]) -> Option<Heat> {
+        let counts = self.counts.lock();
+        let accesses = |key: &[u8]| counts.keys.get(key).map(|&(accesses, _)| accesses as f64);
+        let hot_score = counts.hot.iter().filter_map(|key| accesses(key)).fold(f64::INFINITY, f64::min);
+        let score = accesses(key);
+        Some(Heat { score, hot_score, is_stable: score.is_some_and(|accesses| accesses > 1.0) })
     }
 
     fn forget(&self, range: KeyRange<'_>) {

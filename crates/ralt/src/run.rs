@@ -18,6 +18,7 @@ use kelvin_storage::{Create, IoMode, Storage};
 use kelvin_table::{ScanOptions, Table, TableIter, TableOptions, TableWriter};
 
 use crate::record::{Record, physical_size};
+use crate::state::NUMBER_MAX;
 
 /// Bytes of a data block (paper §3.2).
 const BLOCK_BYTES: usize = 8 << 10;
@@ -218,7 +219,8 @@ fn read_annotation(mut bytes: &[u8]) -> Option<(Sizes, Vec<u64>)> {
         sum = sum.checked_add(get_varint(input)?)?;
         sums.push(sum);
     }
-    let is_sound = input.is_empty() && sum <= hot_bytes && hot_records <= records;
+    let is_small = numbers.iter().all(|&number| number <= NUMBER_MAX);
+    let is_sound = input.is_empty() && is_small && sum <= hot_bytes && hot_records <= records;
     is_sound.then_some((Sizes { records, hotrap_bytes, physical_bytes, hot_records, hot_bytes }, sums))
 }
 

@@ -26,6 +26,8 @@ const MAGIC: &[u8; 8] = b"KLVNRALT";
 const FORMAT: u32 = 2;
 /// The checksum's seed.
 const SEED: u64 = 0x5a17_5a17;
+/// No count or size is larger, so that sums of them fit.
+pub const NUMBER_MAX: u64 = 1 << 56;
 /// A larger state file is not believed.
 const STATE_BYTES_MAX: u64 = 16 << 20;
 
@@ -58,10 +60,19 @@ fn scoring_of(code: u8, parameter: u64) -> Option<Scoring> {
     is_sound.then_some(scoring)
 }
 
-fn encode(options: &Options, work: &Work, version: &Version) -> Vec<u8> {
+/// The state file of `owner` with this body.
+fn sign(owner: &[u8; 16], body: &[u8]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&FORMAT.to_le_bytes());
-    out.extend_from_slice(&options.owner);
+    out.extend_from_slice(owner);
+    out.extend_from_slice(body);
+    let sum = hash64_seeded(SEED, &out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
+fn encode(options: &Options, work: &Work, version: &Version) -> Vec<u8> {
+    let mut out = Vec::new();
     let (code, parameter) = scoring_code(options.scoring);
     out.push(code);
     out.extend_from_slice(&parameter.to_le_bytes());
@@ -87,9 +98,7 @@ fn encode(options: &Options, work: &Work, version: &Version) -> Vec<u8> {
             put_bytes(&mut out, placed.from.as_deref().unwrap_or_default());
         }
     }
-    let sum = hash64_seeded(SEED, &out);
-    out.extend_from_slice(&sum.to_le_bytes());
-    out
+    sign(&options.owner, &out)
 }
 
 /// A run as the state file names it: number, length, and the key from which on it counts.
@@ -179,7 +188,8 @@ fn decode_rest(input: &mut &[u8]) -> Option<State> {
     }
     let now = Now { slice: u32::try_from(slice).ok()?, accesses, turns: u32::try_from(turns).ok()? };
     let limits = Limits { hot_bytes, physical_bytes };
-    let is_sound = input.is_empty() && !hot_score.is_nan();
+    let is_sound =
+        input.is_empty() && !hot_score.is_nan() && numbers.iter().all(|&number| number <= NUMBER_MAX);
     is_sound.then_some(State { scoring, hot_score, accessed_bytes, now, limits, next_number, levels })
 }
 

@@ -70,6 +70,8 @@ pub enum Workload {
     Uh,
     /// Seek and read a fixed number of entries.
     Scan,
+    /// 50 % reads, 50 % scans of a fixed number of entries from the same keys.
+    Rs,
     /// YCSB A: 50 % reads, 50 % updates.
     YcsbA,
     /// YCSB B: 95 % reads, 5 % updates.
@@ -101,13 +103,14 @@ pub struct Mix {
 
 impl Workload {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Load,
         Self::Ro,
         Self::Rw,
         Self::Wh,
         Self::Uh,
         Self::Scan,
+        Self::Rs,
         Self::YcsbA,
         Self::YcsbB,
         Self::YcsbC,
@@ -126,6 +129,7 @@ impl Workload {
             Self::Wh => "WH",
             Self::Uh => "UH",
             Self::Scan => "scan",
+            Self::Rs => "RS",
             Self::YcsbA => "A",
             Self::YcsbB => "B",
             Self::YcsbC => "C",
@@ -146,6 +150,7 @@ impl Workload {
             Self::Wh => Mix { read: 50, insert: 50, ..none },
             Self::Uh | Self::YcsbA => Mix { read: 50, update: 50, ..none },
             Self::Scan => Mix { scan: 100, ..none },
+            Self::Rs => Mix { read: 50, scan: 50, ..none },
             Self::YcsbB => Mix { read: 95, update: 5, ..none },
             Self::YcsbD => Mix { read: 95, insert: 5, ..none },
             Self::YcsbE => Mix { scan: 95, insert: 5, ..none },

@@ -13,10 +13,10 @@ use super::values;
 #[command(after_help = "\
 Systems: kelvin, fat (hotness off, the last fast level enlarged), fast-only (everything on the fast
 disk); rocksdb-fat and rocksdb-fast where built with the feature `rocksdb`.
-Workloads: RO, RW (75 % read, 25 % insert), WH (50/50 insert), UH (50/50 update), scan, load, and YCSB
-A to F. Keys: hotspot:P (95 % of the operations to P % of the records), zipf:S, ycsb-zipf:S,
-ycsb-scrambled:S, uniform, latest, dynamic (seven stages: a hotspot that appears, grows, moves and
-shrinks). Without --ops and --seconds, as many operations as records.
+Workloads: RO, RW (75 % read, 25 % insert), WH (50/50 insert), UH (50/50 update), RS (50/50 scan),
+scan, load, and YCSB A to F. Keys: hotspot:P (95 % of the operations to P % of the records), zipf:S,
+ycsb-zipf:S, ycsb-scrambled:S, uniform, latest, dynamic (seven stages: a hotspot that appears,
+grows, moves and shrinks). Without --ops and --seconds, as many operations as records.
 
 Examples:
   kelvin bench --records 100k --ops 200k
@@ -45,6 +45,15 @@ pub struct Bench {
     /// Empty a full promotion cache instead of writing it to the fast disk
     #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
     pub no_promotion_by_flush: bool,
+    /// Of a scan of 16 records at most, count so many as read, the first ones [default: 1]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = kelvin::HotParts::default().scan_accesses,
+        hide_default_value = true,
+        help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)"
+    )]
+    pub scan_accesses: u32,
     /// The mix of operations
     #[arg(long, value_name = "NAME", default_value = "RO", help_heading = "What")]
     pub workload: String,
@@ -69,7 +78,7 @@ pub struct Bench {
     /// Reads before the run phase that are not measured: they fill caches and open files
     #[arg(long, value_name = "N", value_parser = values::count, default_value = "0", help_heading = "How much")]
     pub warm_up: u64,
-    /// Records a scan of the workload `scan` reads
+    /// Records a scan of the workloads `scan` and `RS` reads
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "How much")]
     pub scan_length: usize,
     /// Client threads

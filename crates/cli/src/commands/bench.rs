@@ -114,6 +114,7 @@ fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchO
         hot_parts.hotness_check = !args.no_hotness_check;
         hot_parts.promotion_by_compaction = !args.no_promotion_by_compaction;
         hot_parts.promotion_by_flush = !args.no_promotion_by_flush;
+        hot_parts.scan_accesses = args.scan_accesses;
     }
     Ok(BenchOptions {
         hotness,

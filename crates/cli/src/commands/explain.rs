@@ -1,5 +1,6 @@
 //! `kelvin explain`: every figure the store runs with and why, or where one key lies.
 
+use kelvin::Heat;
 use serde_json::json;
 
 use crate::args::inspect::Explain;
@@ -33,6 +34,19 @@ fn explain_options(args: &Explain) -> Outcome {
     Ok(Exit::Ok)
 }
 
+/// What is known of a key's accesses, for people.
+fn how_hot(heat: &Heat) -> String {
+    let Some(score) = heat.score else { return "no access of it is known".to_string() };
+    let again = if heat.is_stable { "accessed again while it was tracked" } else { "accessed once lately" };
+    // A tracker that has not evicted yet takes every key for hot.
+    let least = if heat.hot_score.is_finite() && heat.hot_score > 0.0 {
+        format!("{:.3} is enough", heat.hot_score)
+    } else {
+        "every tracked key counts as hot so far".to_string()
+    };
+    format!("score {score:.3}, {least}; {again}")
+}
+
 fn explain_key(args: &Explain, key: &str) -> Outcome {
     let key = store::decode(&args.bytes, "key", key)?;
     store::check_key(&key)?;
@@ -53,6 +67,10 @@ fn explain_key(args: &Explain, key: &str) -> Outcome {
             "filter_negatives": report.filter_negatives,
             "cache_hits": report.cache_hits,
             "hot": report.hot,
+            "heat": report.heat.map(|heat| json!({
+                "score": heat.score, "hot_score": heat.hot_score, "is_stable": heat.is_stable,
+            })),
+            "why": report.why,
         }))?;
         return Ok(if report.found { Exit::Ok } else { Exit::NotFound });
     }
@@ -76,6 +94,12 @@ fn explain_key(args: &Explain, key: &str) -> Outcome {
     row("blocks in memory", report.cache_hits.to_string());
     if let Some(hot) = report.hot {
         row("hot", if hot { "yes" } else { "no" }.to_string());
+    }
+    if let Some(heat) = report.heat {
+        row("how hot", how_hot(&heat));
+    }
+    if !report.why.is_empty() {
+        row("why there", report.why.to_string());
     }
     print(&lines(&table, Paint::for_stdout()))?;
     Ok(if report.found { Exit::Ok } else { Exit::NotFound })

@@ -1,7 +1,7 @@
 //! `kelvin levels`: where the data of each keyspace lies.
 
 use comfy_table::Table;
-use kelvin::LevelInfo;
+use kelvin::{HotnessStats, LevelInfo};
 use serde_json::{Value, json};
 
 use crate::args::inspect::Levels;
@@ -15,7 +15,7 @@ use crate::store;
 /// The store's, or the output's.
 pub fn run(args: &Levels) -> Outcome {
     let db = store::open_existing(&args.store)?;
-    let levels = db.levels();
+    let (levels, hotness) = (db.levels(), db.stats().hotness);
     db.close()?;
     if args.output.json {
         print_json(&as_json(&levels))?;
@@ -36,7 +36,20 @@ pub fn run(args: &Levels) -> Outcome {
             levels.iter().filter(|level| level.keyspace == keyspace).cloned().collect();
         print(&lines(&table_of(&rows(&here)), paint))?;
     }
+    if let Some(hotness) = hotness {
+        print(&hot_line(&hotness))?;
+    }
     Ok(Exit::Ok)
+}
+
+/// What the tracker of hot keys says of all keyspaces together.
+fn hot_line(hotness: &HotnessStats) -> String {
+    let set = bytes(hotness.hot_set_bytes);
+    if hotness.hot_set_limit_bytes == 0 {
+        return format!("hot records: {set} (hotness by {})", hotness.kind);
+    }
+    let limit = bytes(hotness.hot_set_limit_bytes);
+    format!("hot records: {set} of at most {limit} (hotness by {})", hotness.kind)
 }
 
 /// Column names of [`rows`].

@@ -88,9 +88,17 @@ fn a_store_of_two_tiers_says_what_it_knows_of_hot_records() {
     for (key, hot) in [("read", true), ("never", false)] {
         assert_eq!(json(on("explain").args([key, "--json"]))["hot"], hot, "{key}");
         let told = stdout(on("explain").arg(key));
-        let row = told.lines().find(|row| row.starts_with("hot")).map(|row| row.ends_with("yes"));
-        assert_eq!(row, Some(hot), "{told}");
+        let row = |name: &str| told.lines().find_map(|row| row.strip_prefix(name)).unwrap_or_default().trim();
+        assert_eq!(row("hot "), if hot { "yes" } else { "no" }, "{told}");
+        assert_eq!(row("how hot").starts_with("score 1."), hot, "{told}");
+        assert!(row("how hot").contains("no access of it is known") != hot, "{told}");
+        assert!(row("why there").starts_with("written lately"), "{told}");
+        let heat = &json(on("explain").args([key, "--json"]))["heat"];
+        assert_eq!((heat["score"].is_f64(), &heat["is_stable"]), (hot, &false.into()), "{heat}");
     }
+    on("get").arg("read").assert().success();
+    assert_eq!(json(on("explain").args(["read", "--json"]))["heat"]["is_stable"], true);
+    assert!(stdout(&mut on("levels")).contains("hot records: 9 B of at most 4.0 MiB (hotness by ralt)"));
     let stats = json(on("stats").arg("--json"));
     assert_eq!(
         (&stats["hotness"], &stats["ralt"]["hot_set_bytes"]),
@@ -99,6 +107,7 @@ fn a_store_of_two_tiers_says_what_it_knows_of_hot_records() {
     );
     assert!(stats["ralt"]["cpu_s"].is_f64() && stats["ralt"]["last_error"].is_null(), "{stats:#}");
     assert!(stdout(&mut on("stats")).contains("ralt.hot_set_limit_bytes"));
+    assert_eq!(stats["hot_level"], serde_json::json!({"runs": 0, "bytes": 0, "records": 0}));
     place.put("single", "a", "b");
     assert_eq!(json(place.on("single", "stats").arg("--json"))["hotness"], "off");
     assert!(json(place.on("single", "explain").args(["a", "--json"]))["hot"].is_null());

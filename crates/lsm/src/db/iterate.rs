@@ -8,8 +8,10 @@ use kelvin_base::{Result, Sequence, Tier};
 use kelvin_table::{Fragments, ScanOptions};
 
 use crate::db::Keyspace;
+use crate::db::engine::Engine;
+use crate::db::scanned::Scanned;
 use crate::iter::{DbIter, LevelIter, Sight, Source};
-use crate::options::Config;
+use crate::options::{Config, SHORT_SCAN_RECORDS_MAX};
 use crate::snapshot::Pin;
 use crate::version::{Level, is_hot_run};
 use crate::view::View;
@@ -38,6 +40,7 @@ pub struct DbIterator {
     _view: Arc<View>,
     _pin: Pin,
     keyspace: Keyspace,
+    scanned: Scanned,
 }
 
 impl DbIterator {
@@ -49,6 +52,7 @@ impl DbIterator {
         engine.counters.iterators.add(1);
         let open = engine.counters.iterators_open.load(Ordering::Relaxed);
         let ahead = Ahead::new(&engine.config, &view, open, &options);
+        let scanned = Scanned::new(scan_accesses(engine, &options));
         let sight = Sight {
             at: pin.at(),
             now_ms: engine.env.clock.unix_millis(),
@@ -57,7 +61,25 @@ impl DbIterator {
         };
         let iter = DbIter::new(sources(&view, &ahead, &sight), tombstones(&view)?, sight);
         engine.counters.iterators_open.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { iter, _view: view, _pin: pin, keyspace })
+        Ok(Self { iter, _view: view, _pin: pin, keyspace, scanned })
+    }
+
+    /// Tells the tracker of what was read since the iterator was last put somewhere.
+    fn tell_scanned(&mut self) {
+        self.scanned.tell(&self.keyspace.engine.hotness.of_keyspace(self.keyspace.id()));
+    }
+
+    fn put(&mut self, there: impl FnOnce(&mut DbIter<Source>) -> Result<()>) -> Result<()> {
+        self.tell_scanned();
+        self.moved(there)
+    }
+
+    fn moved(&mut self, there: impl FnOnce(&mut DbIter<Source>) -> Result<()>) -> Result<()> {
+        there(&mut self.iter)?;
+        if self.scanned.is_open() && self.iter.valid() {
+            self.scanned.note(self.iter.key(), self.iter.value().len());
+        }
+        Ok(())
     }
 
     /// Moves to the first pair.
@@ -65,7 +87,7 @@ impl DbIterator {
     /// # Errors
     /// If a place that could hold a pair cannot be read; the iterator is then invalid for good.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.iter.seek_to_first()
+        self.put(DbIter::seek_to_first)
     }
 
     /// Moves to the last pair.
@@ -73,7 +95,7 @@ impl DbIterator {
     /// # Errors
     /// As [`Self::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.iter.seek_to_last()
+        self.put(DbIter::seek_to_last)
     }
 
     /// Moves to the first pair at or behind `key`.
@@ -81,7 +103,7 @@ impl DbIterator {
     /// # Errors
     /// As [`Self::seek_to_first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.iter.seek(key)
+        self.put(|iter| iter.seek(key))
     }
 
     /// Moves to the last pair at or before `key`.
@@ -89,7 +111,7 @@ impl DbIterator {
     /// # Errors
     /// As [`Self::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.iter.seek_for_prev(key)
+        self.put(|iter| iter.seek_for_prev(key))
     }
 
     /// Moves on. The iterator must be valid.
@@ -98,7 +120,7 @@ impl DbIterator {
     /// As [`Self::seek_to_first`].
     #[expect(clippy::should_implement_trait, reason = "a cursor: next moves it, key and value read it")]
     pub fn next(&mut self) -> Result<()> {
-        self.iter.next()
+        self.moved(DbIter::next)
     }
 
     /// Moves back. The iterator must be valid.
@@ -106,7 +128,7 @@ impl DbIterator {
     /// # Errors
     /// As [`Self::seek_to_first`].
     pub fn prev(&mut self) -> Result<()> {
-        self.iter.prev()
+        self.moved(DbIter::prev)
     }
 
     /// True if the iterator stands on a pair.
@@ -142,6 +164,7 @@ impl DbIterator {
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
+        self.tell_scanned();
         let counters = &self.keyspace.engine.counters;
         let mut has_read_slow = false;
         for (tier, io) in self.iter.sources().flat_map(|source| source.take_io().into_iter().enumerate()) {
@@ -153,6 +176,13 @@ impl Drop for DbIterator {
         counters.iterators_slow.add(u64::from(has_read_slow));
         counters.iterators_open.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// How many records of a scan count as accessed; 0 if it is known to be long.
+fn scan_accesses(engine: &Engine, options: &IterOptions) -> u32 {
+    let is_long = options.expected_records.is_some_and(|wanted| wanted > u64::from(SHORT_SCAN_RECORDS_MAX));
+    let is_wanted = engine.hotness.is_on() && !options.bypass_cache && !is_long;
+    if is_wanted { engine.config.hot_parts.scan_accesses } else { 0 }
 }
 
 /// How the sources of a new iterator read: each gets the part of all that it holds of the data.

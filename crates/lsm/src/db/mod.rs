@@ -8,6 +8,7 @@ mod forced;
 pub mod iterate;
 mod keyspace;
 pub mod keyspaces;
+mod scanned;
 #[cfg(test)]
 pub(crate) mod testing;
 

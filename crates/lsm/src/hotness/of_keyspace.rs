@@ -13,7 +13,7 @@ mod tests;
 use std::fmt::Debug;
 use std::ops::{Bound, Deref};
 
-use kelvin_base::{HotKeys, HotTracker, KeyRange};
+use kelvin_base::{Heat, HotKeys, HotTracker, KeyRange};
 
 /// What the tracked keys begin with that are not those of the default keyspace as they are.
 const AREA: [u8; 2] = [0xff; 2];
@@ -118,6 +118,10 @@ where
 
     fn hot_keys(&self, range: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
         Box::new(Stripped(self.tracker.hot_keys(Area::of(self.id, range).range())))
+    }
+
+    fn heat(&self, key: &[u8]) -> Option<Heat> {
+        with_tracked(self.id, key, |key, _| self.tracker.heat(key))
     }
 
     fn forget(&self, range: KeyRange<'_>) {

@@ -7,7 +7,7 @@ use kelvin_storage::MemoryStorage;
 
 use super::*;
 use crate::db::{Db, IterOptions};
-use crate::options::{CompressionChoice, Options};
+use crate::options::{CompressionChoice, HotParts, Options};
 
 fn options(hotness: Hotness) -> Options {
     let env = Env {
@@ -77,22 +77,100 @@ fn a_read_that_finds_a_value_is_an_access_wherever_the_value_was() {
 }
 
 #[test]
-fn what_finds_nothing_and_what_scans_is_no_access() {
+fn what_finds_nothing_is_no_access() {
     let db = Db::open(options(Hotness::Oracle)).unwrap();
-    for key in ["deleted", "filler", "scanned"] {
+    for key in ["deleted", "filler"] {
         db.put(key.as_bytes(), b"value").unwrap();
     }
     db.delete(b"deleted").unwrap();
     for key in ["absent", "deleted"] {
         assert_eq!(db.get(key.as_bytes()).unwrap(), None);
     }
-    let mut iter = db.iter(IterOptions::default()).unwrap();
-    iter.seek(b"scanned").unwrap();
-    assert!(iter.valid());
-    for key in ["absent", "deleted", "scanned"] {
+    for key in ["absent", "deleted"] {
         assert!(!was_accessed(&db, key.as_bytes()), "{key}");
     }
     assert_eq!(db.stats().hotness.map(|one| one.hot_set_bytes), Some(11));
+}
+
+/// Which of the keys `k000` to `k099` scans have accessed.
+fn scanned(db: &Db) -> Vec<usize> {
+    (0..100).filter(|number| was_accessed(db, format!("k{number:03}").as_bytes())).collect()
+}
+
+fn scan(db: &Db, options: IterOptions, from: &str, records: usize) {
+    let mut iter = db.iter(options).unwrap();
+    iter.seek(from.as_bytes()).unwrap();
+    (1..records).for_each(|_| iter.next().unwrap());
+}
+
+#[test]
+fn a_short_scan_is_an_access_to_records_it_stood_on_and_a_long_one_to_none() {
+    let options = options(Hotness::Oracle).advanced(|a| a.hot_parts.scan_accesses = 16);
+    let db = Db::open(options).unwrap();
+    db.put(b"filler", b"x").unwrap();
+    (0..100).for_each(|number| db.put(format!("k{number:03}").as_bytes(), b"value").unwrap());
+    let plain = IterOptions::default;
+    scan(&db, plain(), "k010", 17);
+    scan(&db, IterOptions { expected_records: Some(17), ..plain() }, "k010", 5);
+    scan(&db, IterOptions { bypass_cache: true, ..plain() }, "k010", 5);
+    assert!(scanned(&db).is_empty(), "one more than a short scan has, or said to be long");
+    scan(&db, IterOptions { expected_records: Some(16), ..plain() }, "k010", 16);
+    assert_eq!(scanned(&db), (10..26).collect::<Vec<_>>());
+    let mut seen: Vec<usize> = (10..26).collect();
+    // One iterator put to several places: each is a scan of its own, and the long one among them is none.
+    let mut iter = db.iter(plain()).unwrap();
+    for (from, records) in [(30, 2), (40, 20), (33, 3)] {
+        iter.seek(format!("k{from:03}").as_bytes()).unwrap();
+        (1..records).for_each(|_| iter.next().unwrap());
+    }
+    seen.extend([30, 31]);
+    assert_eq!(scanned(&db), seen, "the last one has not ended");
+    iter.seek_for_prev(b"k055").unwrap();
+    iter.prev().unwrap();
+    seen.extend([33, 34, 35]);
+    assert_eq!(scanned(&db), seen);
+    iter.seek_to_last().unwrap();
+    seen.extend([54, 55]);
+    assert_eq!(scanned(&db), seen);
+    drop(iter);
+    seen.push(99);
+    assert_eq!(scanned(&db), seen);
+    // At a snapshot, up to the end of what there is, and of another keyspace.
+    let snapshot = db.snapshot();
+    let mut iter = snapshot.iter(IterOptions { upper: Some("k098".into()), ..plain() }).unwrap();
+    iter.seek(b"k096").unwrap();
+    while iter.valid() {
+        iter.next().unwrap();
+    }
+    drop(iter);
+    seen.splice(seen.len() - 1.., [96, 97, 99]);
+    assert_eq!(scanned(&db), seen);
+    let other = db.keyspace("other").unwrap();
+    (0..100).for_each(|number| other.put(format!("k{number:03}").as_bytes(), b"value").unwrap());
+    let mut read = 0;
+    kelvin_base::OrderedStore::scan(&other, b"k000", 3, &mut |_, _| {
+        read += 1;
+        true
+    })
+    .unwrap();
+    assert_eq!((read, scanned(&db)), (3, seen));
+    let hot = |key: &[u8]| db.explain_key("other", key).unwrap().hot.unwrap();
+    assert_eq!([b"k000", b"k002", b"k003", b"k010"].map(|key| hot(key)), [true, true, false, false]);
+}
+
+#[test]
+fn of_a_short_scan_the_record_that_was_asked_for_is_accessed_and_scans_can_be_left_out() {
+    let count = HotParts::default().scan_accesses;
+    for (accesses, expected) in [(count, vec![10, 40]), (0, vec![]), (3, vec![10, 11, 12, 40])] {
+        let options = options(Hotness::Oracle).advanced(|a| a.hot_parts.scan_accesses = accesses);
+        let db = Db::open(options).unwrap();
+        db.put(b"filler", b"x").unwrap();
+        (0..100).for_each(|number| db.put(format!("k{number:03}").as_bytes(), b"value").unwrap());
+        scan(&db, IterOptions::default(), "k010", 16);
+        scan(&db, IterOptions::default(), "k030", 17);
+        scan(&db, IterOptions::default(), "k040", 1);
+        assert_eq!(scanned(&db), expected);
+    }
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Config {
             Hotness::Off => "where a record lies follows from when it was written",
             Hotness::Oracle => "exact counts in memory without a limit: for experiments",
             _ => {
-                "tells hot records by their reads; its files, up to a quarter of fast_capacity, are not the levels'; a store kept with lru or clock goes on with that"
+                "tells hot records by their point reads and the first of a short scan's; its files, up to a quarter of fast_capacity, are not the levels'; a store kept with lru or clock goes on with that"
             }
         };
         rows.add("hotness", self.hotness.name(), why);

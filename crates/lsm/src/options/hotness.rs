@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use kelvin_base::{Error, Result};
 
-/// How a store with two tiers tells hot records from cold ones: by its point reads. Those of a snapshot count like others,
-/// scans do not.
+/// How a store with two tiers tells hot records from cold ones: by its point reads and short scans
+/// ([`HotParts::scan_accesses`]). Those of a snapshot count like others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Hotness {
     /// RALT with exponential smoothing (HotRAP): how often and how lately. Lies on the fast tier and survives a restart.
@@ -58,11 +58,24 @@ pub struct HotParts {
     pub promotion_by_compaction: bool,
     /// A full promotion cache is written to the fast tier; if not, it is emptied.
     pub promotion_by_flush: bool,
+    /// A short scan, of [`SHORT_SCAN_RECORDS_MAX`] records at most, is an access to so many of them, the first ones; a longer
+    /// one to none. 0: no scan is.
+    pub scan_accesses: u32,
 }
+
+/// A scan of more records is none that tells which ones are hot.
+pub const SHORT_SCAN_RECORDS_MAX: u32 = 16;
 
 impl Default for HotParts {
     fn default() -> Self {
-        Self { retention: true, hotness_check: true, promotion_by_compaction: true, promotion_by_flush: true }
+        Self {
+            retention: true,
+            hotness_check: true,
+            promotion_by_compaction: true,
+            promotion_by_flush: true,
+            // The one that was asked for. With all of them the tracker fills with what only lies beside hot records.
+            scan_accesses: 1,
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub use advanced::Advanced;
 pub use config::Config;
 pub use env::Env;
 pub use explain::ConfigRow;
-pub use hotness::{HotParts, Hotness};
+pub use hotness::{HotParts, Hotness, SHORT_SCAN_RECORDS_MAX};
 pub use units::human_bytes;
 
 /// What an acknowledged write survives (promise 1).
