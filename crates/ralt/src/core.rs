@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 
 use crate::buffer::AccessBuffer;
 use crate::forget::Forgotten;
-use crate::limits::Limits;
 use crate::merge::Merged;
 use crate::options::{Env, Options};
 use crate::record::Record;
@@ -140,7 +139,7 @@ impl Core {
     pub fn reset(&self, work: &mut Work) {
         self.counters.resets.fetch_add(1, Ordering::Relaxed);
         work.compacted_to = Default::default();
-        let limits = Limits::first(self.options.fast_bytes);
+        let limits = self.options.first;
         self.install(work, Version { now: work.now, limits, ..Version::default() });
     }
 }

@@ -8,7 +8,7 @@ use kelvin_base::events::TrackerSizes;
 use kelvin_base::{Executor, Lane};
 use kelvin_storage::{ALIGNMENT, IoMode, Storage};
 
-use crate::limits::Bounds;
+use crate::limits::{Bounds, Limits};
 use crate::score::Scoring;
 
 /// The paper's α.
@@ -67,6 +67,8 @@ pub struct Options {
     pub slice_bytes: u64,
     /// Bounds of the hot set.
     pub bounds: Bounds,
+    /// The limits that a new RALT begins with.
+    pub first: Limits,
     /// Let the limits follow the workload (Algorithm 1). Without it they stay at the first ones, and an eviction takes the
     /// coldest records whether they are stable or not.
     pub has_auto_tuning: bool,
@@ -103,6 +105,7 @@ impl Options {
             keeps_scoring: false,
             slice_bytes: (fast_bytes / 10).max(1),
             bounds: Bounds::of_fast(fast_bytes),
+            first: Limits::first(fast_bytes),
             has_auto_tuning: true,
             evict_percent: 10,
             buffer_bytes: buffer,
@@ -114,6 +117,12 @@ impl Options {
             filter_bits_per_key: FILTER_BITS_PER_KEY,
             seed: 1,
         }
+    }
+
+    /// The same with a hot set of at most `hot_bytes`, whatever the workload.
+    #[must_use]
+    pub fn with_fixed_hot_set(self, hot_bytes: u64) -> Self {
+        Self { first: Limits { hot_bytes, ..self.first }, has_auto_tuning: false, ..self }
     }
 
     /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, a quarter for what
@@ -142,7 +151,7 @@ impl Options {
     /// and what was flushed meanwhile.
     #[must_use]
     pub fn disk_bytes_max(&self) -> u64 {
-        let physical = crate::limits::Limits::first(self.fast_bytes).physical_bytes;
+        let physical = self.first.physical_bytes;
         let step = self.run_bytes.saturating_mul(2 * crate::evict::STEP_RUNS as u64 + 2);
         physical.saturating_add(step).saturating_add(4 * self.buffer_bytes as u64)
     }

@@ -14,6 +14,8 @@ struct Counts {
     /// Accesses, and bytes of key and value.
     keys: BTreeMap<Vec<u8>, (u64, u64)>,
     hot: BTreeSet<Vec<u8>>,
+    /// Bytes of the hot ones, as they were when they were ranked.
+    hot_bytes: u64,
     since: u64,
 }
 
@@ -38,11 +40,13 @@ impl Counts {
             self.keys.iter().map(|(key, &(count, bytes))| (key, count, bytes)).collect();
         order.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         let mut bytes = 0;
-        let fits = |one: &&(&Vec<u8>, u64, u64)| {
-            bytes += one.2;
-            bytes <= hot_bytes_max
+        let mut fits = |one: &&(&Vec<u8>, u64, u64)| {
+            let is_within = bytes + one.2 <= hot_bytes_max;
+            bytes += if is_within { one.2 } else { 0 };
+            is_within
         };
-        self.hot = order.iter().take_while(fits).map(|one| one.0.clone()).collect();
+        self.hot = order.iter().take_while(&mut fits).map(|one| one.0.clone()).collect();
+        self.hot_bytes = bytes;
         self.since = 0;
     }
 }
@@ -68,6 +72,10 @@ impl HotTracker for Oracle {
 
     fn hot_size(&self, range: KeyRange<'_>) -> u64 {
         let counts = self.counts.lock();
+        // Asked ten times a second by whoever watches.
+        if range == KeyRange::ALL {
+            return counts.hot_bytes;
+        }
         let hot = counts.hot.range::<[u8], _>((Bound::Included(range.start), Bound::Unbounded));
         hot.take_while(|key| !range.ends_before(key))
             .filter_map(|key| counts.keys.get(key))
@@ -91,9 +99,11 @@ impl HotTracker for Oracle {
     }
 
     fn forget(&self, range: KeyRange<'_>) {
-        let mut counts = self.counts.lock();
+        let counts = &mut *self.counts.lock();
         counts.keys.retain(|key, _| !range.contains(key));
         counts.hot.retain(|key| !range.contains(key));
+        let bytes = counts.hot.iter().filter_map(|key| counts.keys.get(key)).map(|&(_, bytes)| bytes);
+        counts.hot_bytes = bytes.sum();
     }
 }
 
@@ -127,5 +137,7 @@ mod tests {
         let mut keys = oracle.hot_keys(KeyRange { start: b"a", end: Bound::Excluded(b"c") });
         assert_eq!(keys.next(), Some(&b"b"[..]));
         assert_eq!(keys.next(), None);
+        oracle.forget(KeyRange::closed(b"c", b"c"));
+        assert_eq!((oracle.hot_size(KeyRange::ALL), oracle.is_hot(b"c")), (10, false));
     }
 }

@@ -266,14 +266,17 @@ pub fn restore(options: &Options, shelf: &Shelf) -> Restored {
         None => Err(Doubt::Damaged),
     });
     let mut restored = match opened {
-        Ok((state, version)) => {
+        Ok((state, mut version)) => {
             let State { accessed_bytes, now, next_number, scoring, .. } = state;
+            // Limits that stay are those of the options, also for what was kept under others.
+            if !options.has_auto_tuning {
+                version.limits = options.first;
+            }
             let work = Work { accessed_bytes, now, next_number, ..first };
             Restored { work, version, scoring, doubt: None }
         }
         Err(doubt) => {
-            let limits = Limits::first(options.fast_bytes);
-            let version = Version { limits, ..Version::default() };
+            let version = Version { limits: options.first, ..Version::default() };
             Restored { work: first, version, scoring: options.scoring, doubt: Some(doubt) }
         }
     };

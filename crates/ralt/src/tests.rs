@@ -207,6 +207,28 @@ fn under_uniform_access_little_is_hot() {
 }
 
 #[test]
+fn a_limit_that_is_fixed_holds_for_what_was_kept_under_another() {
+    let storage = memory();
+    let ralt = Ralt::open(env(&storage), small(2_000_000));
+    for _ in 0..3 {
+        let mut keys = 0..300;
+        drive(&ralt, 300, || keys.next().unwrap());
+    }
+    ralt.close();
+    drop(ralt);
+    let ralt = Ralt::open(env(&storage), small(2_000_000).with_fixed_hot_set(300_000));
+    assert_eq!(ralt.stats().hot_set_limit_bytes, 300_000);
+    assert!(ralt.stats().records > 0, "the records are those of before");
+    for _ in 0..4 {
+        let mut keys = 0..4_000;
+        drive(&ralt, 4_000, || keys.next().unwrap());
+    }
+    ralt.0.evict(&mut ralt.0.work.lock()).unwrap();
+    let stats = ralt.stats();
+    assert!(stats.hot_set_bytes <= 300_000 && stats.hot_set_limit_bytes == 300_000, "{stats:?}");
+}
+
+#[test]
 fn with_fixed_limits_an_eviction_frees_a_tenth_and_keeps_the_highest_scores() {
     let options = Options { has_auto_tuning: false, ..small(2_000_000) };
     let ralt = Ralt::open(env(&memory()), options);

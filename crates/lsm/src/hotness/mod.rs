@@ -42,6 +42,8 @@ pub struct Tracking {
     kind: Hotness,
     tracker: Arc<dyn HotTracker>,
     ralt: Option<Ralt>,
+    /// What exact counts let be hot, bytes.
+    exact_bytes: u64,
     /// Room that RALT's next step wants beside its files, bytes.
     step_bytes: u64,
     /// What its files took when compactions were last picked because of them, bytes.
@@ -135,8 +137,18 @@ fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Opt
     let scoring = scoring(config.hotness).unwrap_or(of_fast.scoring);
     let seed = config.seed.unwrap_or(env.seed);
     let keeps_scoring = config.keeps_hotness;
-    kelvin_ralt::Options { scoring, keeps_scoring, seed, ..of_fast }
-        .within_memory(config.hotness_memory_bytes)
+    let options = kelvin_ralt::Options { scoring, keeps_scoring, seed, ..of_fast }
+        .within_memory(config.hotness_memory_bytes);
+    match config.hot_set_bytes {
+        Some(bytes) => options.with_fixed_hot_set(bytes),
+        None => options,
+    }
+}
+
+/// What may be hot where exact counts tell.
+fn exact_hot_bytes(config: &Config) -> u64 {
+    let bounds = Bounds::of_fast(config.capacity(Tier::Fast).unwrap_or(0));
+    config.hot_set_bytes.unwrap_or(bounds.hot_bytes_max)
 }
 
 impl Tracking {
@@ -153,7 +165,14 @@ impl Tracking {
         let kind = config.hotness;
         let without = |tracker: Arc<dyn HotTracker>| {
             let told_bytes = AtomicU64::new(0);
-            Self { kind, tracker, ralt: None, step_bytes: 0, told_bytes }
+            Self {
+                kind,
+                tracker,
+                ralt: None,
+                exact_bytes: exact_hot_bytes(config),
+                step_bytes: 0,
+                told_bytes,
+            }
         };
         let fast = match files.tier(Tier::Fast) {
             Ok(fast) if kind.is_on_disk() => fast,
@@ -161,9 +180,8 @@ impl Tracking {
                 if let Ok(fast) = fast {
                     discard(fast, &files.space);
                 }
-                let bounds = Bounds::of_fast(config.capacity(Tier::Fast).unwrap_or(0));
                 return without(match kind {
-                    Hotness::Oracle => Arc::new(Oracle::new(bounds.hot_bytes_max)),
+                    Hotness::Oracle => Arc::new(Oracle::new(exact_hot_bytes(config))),
                     _ => Arc::new(NoTracker),
                 });
             }
@@ -237,6 +255,7 @@ impl Tracking {
             return self.is_on().then(|| HotnessStats {
                 kind: self.kind,
                 hot_set_bytes,
+                hot_set_limit_bytes: self.exact_bytes,
                 ..HotnessStats::default()
             });
         };

@@ -16,6 +16,8 @@ pub struct Advanced {
     pub hotness: Option<Hotness>,
     /// What is done about hot records.
     pub hot_parts: HotParts,
+    /// Bytes of keys and values that may be hot at once; `None` lets that follow the workload (HotRAP §3.7).
+    pub hot_set_bytes: Option<u64>,
     /// Bytes of a data block on the fast tier before compression.
     pub fast_block_bytes: Option<usize>,
     /// Bytes of a data block on the slow tier before compression.
@@ -76,6 +78,7 @@ impl Default for Advanced {
         Self {
             hotness: None,
             hot_parts: HotParts::default(),
+            hot_set_bytes: None,
             fast_block_bytes: None,
             slow_block_bytes: None,
             restart_interval: 16,

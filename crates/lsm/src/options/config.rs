@@ -39,6 +39,8 @@ pub struct Config {
     pub keeps_hotness: bool,
     /// What is done about them.
     pub hot_parts: HotParts,
+    /// What may be hot at once; `None` lets that follow the workload.
+    pub hot_set_bytes: Option<u64>,
     /// What the hot-key tracker may take of the memory; 0 where it keeps none of its own, or knows no limit.
     pub hotness_memory_bytes: u64,
     /// Bytes of records read from the slow tier that promotion caches keep over all keyspaces; 0 to keep none.

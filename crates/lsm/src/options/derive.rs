@@ -209,14 +209,17 @@ fn filter_bits(profile: Profile) -> u32 {
     if profile == Profile::Reads { 14 } else { 10 }
 }
 
+fn manifest_bytes(options: &Options) -> u64 {
+    options.fast_capacity.map_or(16 * MIB, |bytes| (bytes / MANIFESTS_IN_FAST).clamp(8 * KIB, 16 * MIB))
+}
+
 /// Derives the configuration.
 pub(super) fn derive(options: &Options) -> Config {
     let advanced = &options.advanced;
     let mut choice = Choice::new(advanced);
     let memtables = memtables(options, &mut choice);
     let table_bytes = table_bytes(options, memtables.bytes, &mut choice);
-    let manifest =
-        options.fast_capacity.map_or(16 * MIB, |b| (b / MANIFESTS_IN_FAST).clamp(8 * KIB, 16 * MIB));
+    let manifest = manifest_bytes(options);
     let manifest_bytes_max = choice.of("manifest_bytes_max", advanced.manifest_bytes_max, manifest);
     let wal = memtables.budget_bytes.saturating_add(memtables.bytes);
     let wal_bytes_max = choice.of("wal_bytes_max", advanced.wal_bytes_max, wal);
@@ -241,6 +244,7 @@ pub(super) fn derive(options: &Options) -> Config {
         process_bytes: process_bytes(options),
         pinned_bytes_max: pinned_bytes_max(options, &memtables, table_bytes, compaction_readahead_bytes),
         hot_parts: advanced.hot_parts,
+        hot_set_bytes: advanced.hot_set_bytes,
         hotness: choice.of("hotness", advanced.hotness, hotness(options)),
         keeps_hotness: advanced.hotness.is_none(),
         hotness_memory_bytes: hotness_memory_bytes(options),

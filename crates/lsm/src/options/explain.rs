@@ -82,6 +82,9 @@ impl Config {
             }
         };
         rows.add("hotness", self.hotness.name(), why);
+        if let Some(bytes) = self.hot_set_bytes {
+            rows.size("hot_set_bytes", bytes, "what may be hot at once, instead of what the workload says");
+        }
     }
 
     fn explain_space(&self, rows: &mut Rows<'_>) {

@@ -138,6 +138,15 @@ fn neighbouring_directories_with_a_common_beginning_are_not_nested() {
 }
 
 #[test]
+fn a_hot_set_of_fixed_size_is_said_and_must_fit_the_fast_tier() {
+    let fixed = |bytes: u64| tiered(GIB).advanced(|a| a.hot_set_bytes = Some(bytes));
+    let config = fixed(MIB).derive().unwrap();
+    assert_eq!(config.hot_set_bytes, Some(MIB));
+    assert!(config.explain().iter().any(|row| row.name == "hot_set_bytes" && row.value == "1 MiB"));
+    assert!(fixed(2 * GIB).derive().unwrap_err().to_string().contains("hot_set_bytes"));
+}
+
+#[test]
 fn what_is_set_by_hand_is_used_and_said_so() {
     let config = Options::new("/fast").advanced(|a| a.memtable_bytes = Some(MIB)).derive().unwrap();
     assert_eq!(config.memtable_bytes, MIB);

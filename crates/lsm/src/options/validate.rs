@@ -152,6 +152,10 @@ fn counts(options: &Options) -> Result<()> {
 }
 
 fn hotness(options: &Options) -> Result<()> {
+    if let (Some(bytes), Some(capacity)) = (options.advanced.hot_set_bytes, options.fast_capacity) {
+        let why = "hot records are to fit the fast tier; leave it out and it follows the workload";
+        size("hot_set_bytes", bytes, 1, capacity, why)?;
+    }
     match options.advanced.hotness {
         Some(kind) if kind != Hotness::Off && options.slow_dir.is_none() => Err(refuse(
             "hotness",
