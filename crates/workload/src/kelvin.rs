@@ -30,6 +30,7 @@ pub(crate) fn settings(options: &BenchOptions) -> Options {
         settings = settings.slow(dir.join(STORE)).fast_capacity(bytes).advanced(|a| {
             a.hotness = Some(hotness);
             a.hot_parts = options.hot_parts;
+            a.hot_set_bytes = options.hot_set_bytes;
         });
     }
     settings

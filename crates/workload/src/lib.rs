@@ -12,6 +12,7 @@ pub mod generate;
 pub mod html;
 mod kelvin;
 pub mod options;
+pub mod paper;
 #[cfg(feature = "rocksdb")]
 mod peer;
 pub mod plot;

@@ -217,6 +217,8 @@ pub struct BenchOptions {
     pub hotness: Option<Hotness>,
     /// What the system `kelvin` does about hot records.
     pub hot_parts: HotParts,
+    /// Bytes of records that may be hot at once; `None` lets that follow the workload.
+    pub hot_set_bytes: Option<u64>,
     /// What is done to it.
     pub workload: Workload,
     /// Which records are wanted how often.
@@ -263,6 +265,7 @@ impl BenchOptions {
             system,
             hotness: None,
             hot_parts: HotParts::default(),
+            hot_set_bytes: None,
             workload: Workload::Ro,
             keys: KeyDistribution::Hotspot { percent: 5.0 },
             records: 100_000,

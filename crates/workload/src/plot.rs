@@ -71,6 +71,8 @@ pub struct LinePlot {
     pub lines: Vec<Line>,
     /// Places on the x axis where something begins, and what.
     pub marks: Vec<(f64, String)>,
+    /// How many labels the x axis has, about, and how each is written; `None` for plain numbers.
+    pub x_label: Option<(usize, AxisLabel)>,
 }
 
 /// Bars: for each group one of each series.
@@ -84,6 +86,9 @@ pub struct BarPlot {
     pub series: Vec<(String, Vec<Option<f64>>)>,
 }
 
+/// How a number on an axis is written.
+pub type AxisLabel = fn(f64) -> String;
+
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn svg(name: &str, draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> Drawn) -> Result<String> {
@@ -93,10 +98,8 @@ fn svg(name: &str, draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> Dra
     let drawn = drawn.and_then(|()| area.present().map_err(Into::into));
     drop(area);
     drawn.map_err(|e| Error::invalid(format!("the plot of {name} failed: {e}")))?;
-    // Only the element itself may stand inside a page, and it shrinks with a narrow one.
-    let element = svg.find("<svg").map_or("", |start| &svg[start..]);
-    let (width, height) = SIZE;
-    Ok(element.replacen("<svg ", &format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" "), 1))
+    // Only the element itself may stand inside a page.
+    Ok(svg.find("<svg").map_or_else(String::new, |start| svg[start..].to_string()))
 }
 
 impl LinePlot {
@@ -113,6 +116,7 @@ impl LinePlot {
         let right = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
         let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
         let top = self.top.unwrap_or(highest * 1.08);
+        let (x_labels, x_label) = self.x_label.unwrap_or((LABELS, number));
         let mut chart = ChartBuilder::on(area)
             .margin(12)
             .margin_right(24)
@@ -125,9 +129,9 @@ impl LinePlot {
             .y_desc(self.y.as_str())
             .label_style(FONT_SMALL)
             .axis_desc_style(FONT)
-            .x_labels(LABELS)
+            .x_labels(x_labels)
             .y_labels(6)
-            .x_label_formatter(&|value| number(*value))
+            .x_label_formatter(&|value| x_label(*value))
             .y_label_formatter(&|value| number(*value))
             .light_line_style(WHITE)
             .draw()?;
@@ -174,7 +178,8 @@ impl BarPlot {
 
     fn draw_on(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {
         let heights = || self.series.iter().flat_map(|(_, heights)| heights.iter().flatten().copied());
-        let top = heights().fold(f64::MIN_POSITIVE, f64::max) * 1.15;
+        // Room above the bars for their figures and the legend.
+        let top = heights().fold(f64::MIN_POSITIVE, f64::max) * 1.4;
         let groups = self.groups.len().max(1);
         let mut chart = ChartBuilder::on(area)
             .margin(12)
@@ -256,10 +261,11 @@ mod tests {
                 Line::new("limit", 1, vec![(0.0, 5.0), (1.0, 5.0)]).dashed(),
             ],
             marks: vec![(0.5, "a stage".into())],
+            x_label: Some((2, |_| "a label".into())),
         };
         let svg = plot.draw().unwrap();
         for word in
-            ["<svg viewBox", "seconds", "operations/s", "one", "limit", "a stage", "#D55E00", "#0072B2"]
+            ["<svg ", "seconds", "operations/s", "one", "limit", "a stage", "#D55E00", "#0072B2", "a label"]
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
+use super::paper::BenchCommand;
 use super::store::OutputArgs;
 use super::values;
 
 /// `bench`
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Systems: kelvin, fat (hotness off, the last fast level enlarged), fast-only (everything on the fast
 disk); rocksdb-fat and rocksdb-fast where built with the feature `rocksdb`.
 Workloads: RO, RW (75 % read, 25 % insert), WH (50/50 insert), UH (50/50 update), RS (50/50 scan),
@@ -22,8 +25,13 @@ Examples:
   kelvin bench --records 100k --ops 200k
   kelvin bench --workload RW --keys hotspot:5 --fast /nvme/b --slow /hdd/b --fast-capacity 100MB
   kelvin bench --keys zipf:0.99 --slow-read-iops 1000 --slow-bandwidth 100MB --json run.json
-  kelvin bench --system kelvin --vs fast-only --runs 3 --html report.html")]
+  kelvin bench --system kelvin --vs fast-only --runs 3 --html report.html
+  kelvin bench paper --list                 figures and tables of the HotRAP paper"
+)]
 pub struct Bench {
+    /// Something other than a run of one system
+    #[command(subcommand)]
+    pub command: Option<BenchCommand>,
     /// The system to measure
     #[arg(long, value_name = "NAME", default_value = "kelvin", help_heading = "What")]
     pub system: String,
@@ -132,8 +140,9 @@ pub struct Bench {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Makes a store in a temporary directory, its slow tier on an emulated disk of 1000 reads a second and
-100 MB/s, loads records, reads them with skew, prints where the data lies and what it cost, writes a
-report with plots, and removes the store.
+100 MB/s, loads records, and reads them with skew: first without the tracker of hot records, then with
+it, so that they come to the fast disk. Prints both beside each other, where the data lies and what it
+cost, writes a report with plots, and removes the store.
 
 Examples:
   kelvin demo
@@ -143,8 +152,8 @@ pub struct Demo {
     /// Records to load, 1 KiB each
     #[arg(long, value_name = "N", value_parser = values::count, default_value = "80k")]
     pub records: u64,
-    /// Seconds to read for
-    #[arg(long, value_name = "S", default_value_t = 20)]
+    /// Seconds to read for with hotness, after half of that without
+    #[arg(long, value_name = "S", default_value_t = 16)]
     pub seconds: u64,
     /// Where the report goes [default: kelvin-demo.html in the temporary directory]
     #[arg(long, value_name = "FILE")]

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod data;
 pub mod inspect;
+pub mod paper;
 pub mod store;
 pub mod values;
 

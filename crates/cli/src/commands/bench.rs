@@ -1,4 +1,4 @@
-//! `kelvin bench`: one system under one workload, or two in turn.
+//! `kelvin bench`: one system under one workload, or two in turn; `bench paper` is [`super::paper`].
 //!
 //! What is measured and how is the crate `kelvin-workload`'s; here are options, progress and where results go.
 
@@ -14,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::args::bench::Bench;
+use crate::args::paper::BenchCommand;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::files::{Output, is_dash};
 use crate::output::print;
@@ -27,6 +28,9 @@ const DATA_OVER_FAST: u64 = 11;
 /// # Errors
 /// `InvalidArgument` for options that cannot be run; the store's; the output's.
 pub fn run(args: &Bench) -> Outcome {
+    if let Some(BenchCommand::Paper(paper)) = &args.command {
+        return super::paper::run(paper);
+    }
     let system: System = args.system.parse()?;
     let other = args.vs.as_deref().map(str::parse::<System>).transpose()?;
     let disks = Disks::new(args)?;

@@ -10,6 +10,7 @@ mod explain;
 mod get;
 pub mod levels;
 mod load;
+mod paper;
 mod put;
 mod range;
 mod scan;

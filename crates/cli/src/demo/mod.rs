@@ -1,13 +1,13 @@
 //! `kelvin demo`: two tiers at work, from an empty directory to a report.
 //!
-//! A store in a temporary directory, its slow tier on an emulated disk; real records are loaded and read with skew, and
-//! what happened is printed and drawn. Everything is removed at the end, after Ctrl-C too. Tests:
-//! `crates/cli/tests/demo.rs` runs it small.
+//! A store in a temporary directory, its slow tier on an emulated disk; real records are loaded and read with skew, first
+//! without a tracker of hot records and then with one, and what happened is printed and drawn. Everything is removed at the
+//! end, after Ctrl-C too. Tests: `crates/cli/tests/cli/demo.rs` runs it small.
 
 mod phases;
-mod plot;
 mod records;
 mod report;
+mod seen;
 mod world;
 
 use std::io::Write;
@@ -16,19 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use kelvin::storage::Traffic;
-use kelvin::{Error, ErrorKind, LevelInfo, Stats};
-use serde_json::{Value, json};
+use kelvin::{Error, ErrorKind};
 
-use self::phases::{Phase, Sample};
+use self::phases::{Reading, Sample, Step};
 use self::records::Records;
-use self::world::{SLOW_BYTES_PER_SECOND, SLOW_READS_PER_SECOND, World};
+use self::seen::{Reads, Seen, setup};
+use self::world::World;
 use crate::args::bench::Demo;
-use crate::commands::levels;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::files::Output;
-use crate::output::{Paint, bytes, grouped, lines, percent, print, print_json, rate, ratio, table};
+use crate::output::{Paint, grouped, print, print_json};
 use crate::progress;
 
 /// Records at most: above, `kelvin bench` is the tool.
@@ -36,23 +34,6 @@ const RECORDS_MAX: u64 = 50_000_000;
 
 /// Exit code after a second Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
-
-/// Everything the demo saw.
-pub struct Seen {
-    records: u64,
-    fast_capacity: u64,
-    memory: u64,
-    load: Phase,
-    read: Phase,
-    settle: Duration,
-    latencies: Histogram<u64>,
-    samples: Vec<Sample>,
-    levels: Vec<LevelInfo>,
-    stats: Stats,
-    /// What went through each disk while loading and until the store was at rest, and while reading.
-    loading: [Traffic; 2],
-    reading: [Traffic; 2],
-}
 
 /// Runs the demo.
 ///
@@ -67,8 +48,7 @@ pub fn run(args: &Demo) -> Outcome {
     let stop = stop_on_ctrl_c()?;
     let records = Records::new(args.seed, args.records);
     let data_bytes = args.records * (records.key(0).len() + records.value(0).len()) as u64;
-    let world = World::new(data_bytes)?;
-    let seen = show(args, &world, records, &stop)?;
+    let (seen, world) = show(args, World::new(data_bytes)?, records, &stop)?;
     let report = write_report(args, &seen)?;
     if args.output.json {
         let mut summary = seen.as_json();
@@ -115,15 +95,15 @@ fn tell(args: &Demo, text: &str) {
     }
 }
 
-/// Loads, waits and reads.
-fn show(args: &Demo, world: &World, records: Records, stop: &AtomicBool) -> Result<Seen, Failure> {
+/// Loads, waits and reads, twice.
+fn show(args: &Demo, world: World, records: Records, stop: &AtomicBool) -> Result<(Seen, World), Failure> {
     let paint = Paint::for_stderr();
     tell(args, &setup(records.count, world.fast_capacity, world.memory));
     let mut samples = Vec::new();
 
     tell(args, &paint.bold("Loading"));
     let bar = progress::bar(Some(records.count), "records", args.output.json);
-    let load = phases::load(world, records, stop, &bar, &mut samples)?;
+    let load = phases::load(&world, records, stop, &bar, &mut samples)?;
     bar.finish_and_clear();
     tell(args, &format!("  {} records in {:.1} s", grouped(load.records), load.took.as_secs_f64()));
     // Readers compare what they find with what must be there, so they know how far loading came.
@@ -136,28 +116,56 @@ fn show(args: &Demo, world: &World, records: Records, stop: &AtomicBool) -> Resu
     let settle = world.clock.now().saturating_sub(begun);
     let loading = world.traffic();
 
-    tell(args, &paint.bold("Reading: 95 % of the reads want 5 % of the records"));
-    let time = if load.records == 0 { Duration::ZERO } else { Duration::from_secs(args.seconds) };
-    let total = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let bar = progress::bar(Some(total), "ms", args.output.json);
-    let (read, latencies) = phases::read(world, records, args.seed, time, stop, &bar, &mut samples)?;
-    bar.finish_and_clear();
-    tell(args, &format!("  {} reads in {:.1} s\n", grouped(read.records), read.took.as_secs_f64()));
-    let reading = world.traffic();
-    Ok(Seen {
+    tell(args, &paint.bold("Reading without hotness: 95 % of the reads want 5 % of the records"));
+    let mut read = |world: &World, step: Step| -> Result<Reads, Failure> {
+        let whole = if load.records == 0 { Duration::ZERO } else { Duration::from_secs(args.seconds) };
+        // Without hotness nothing changes over time: half of it shows that.
+        let time = if step == Step::Off { whole / 2 } else { whole };
+        read_once(args, world, records, step, time, stop, &mut samples)
+    };
+    let off = read(&world, Step::Off)?;
+    tell(args, &paint.bold("The same reads with hotness, as it is by default"));
+    let world = world.reopened_with_hotness()?;
+    let on = read(&world, Step::On)?;
+    tell(args, "");
+    let seen = Seen {
         records: records.count,
         fast_capacity: world.fast_capacity,
         memory: world.memory,
         load,
-        read,
         settle,
-        latencies,
+        loading,
+        reads: [off, on],
         samples,
         levels: world.db.levels(),
-        stats: world.db.stats(),
-        reading: [minus(reading[0], loading[0]), minus(reading[1], loading[1])],
-        loading,
-    })
+        used_bytes: world.db.stats().used_bytes,
+    };
+    Ok((seen, world))
+}
+
+/// Reads for `time` and says what was seen.
+fn read_once(
+    args: &Demo,
+    world: &World,
+    records: Records,
+    step: Step,
+    time: Duration,
+    stop: &AtomicBool,
+    samples: &mut Vec<Sample>,
+) -> Result<Reads, Failure> {
+    let total = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let bar = progress::bar(Some(total), "ms", args.output.json);
+    let before = world.traffic();
+    let reading = Reading { step, seed: args.seed, time, stop, bar: &bar, tell: &|line| tell(args, line) };
+    let (phase, latencies) = phases::read(world, records, &reading, samples)?;
+    bar.finish_and_clear();
+    tell(args, &format!("  {} reads in {:.1} s", grouped(phase.records), phase.took.as_secs_f64()));
+    let after = world.traffic();
+    let stats = world.db.stats();
+    let traffic = [minus(after[0], before[0]), minus(after[1], before[1])];
+    let mine: Vec<Sample> = samples.iter().filter(|sample| sample.step == step).copied().collect();
+    let (pace_at_end, hits_at_end) = phases::mean(&mine[mine.len() - mine.len().div_ceil(4)..]);
+    Ok(Reads { phase, latencies, stats, traffic, pace_at_end, hits_at_end })
 }
 
 fn minus(later: Traffic, earlier: Traffic) -> Traffic {
@@ -167,18 +175,6 @@ fn minus(later: Traffic, earlier: Traffic) -> Traffic {
         writes: later.writes - earlier.writes,
         written_bytes: later.written_bytes - earlier.written_bytes,
     }
-}
-
-fn setup(records: u64, fast_capacity: u64, memory: u64) -> String {
-    format!(
-        "{} records of 1 KiB over two disks: at most {} on the fast one, the rest on an emulated slow one \
-         ({} reads a second, {} MB/s). Memory: {}.",
-        grouped(records),
-        bytes(fast_capacity),
-        grouped(SLOW_READS_PER_SECOND),
-        SLOW_BYTES_PER_SECOND / 1_000_000,
-        bytes(memory)
-    )
 }
 
 fn write_report(args: &Demo, seen: &Seen) -> Result<PathBuf, Failure> {
@@ -196,106 +192,4 @@ fn write_report(args: &Demo, seen: &Seen) -> Result<PathBuf, Failure> {
     file.write_all(html.as_bytes()).map_err(refuse)?;
     let (_file, path) = file.keep().map_err(|error| refuse(error.error))?;
     Ok(path)
-}
-
-impl Seen {
-    /// What was set up, in a sentence.
-    fn setup(&self) -> String {
-        setup(self.records, self.fast_capacity, self.memory)
-    }
-
-    /// Bytes written to both disks for each byte of the records.
-    fn write_amplification(&self) -> f64 {
-        ratio(self.loading[0].written_bytes + self.loading[1].written_bytes, self.load.bytes)
-    }
-
-    /// The part of the reads answered without the slow disk.
-    fn fast_hit_rate(&self) -> f64 {
-        self.stats.fast_hit_rate().unwrap_or(0.0)
-    }
-
-    fn latency_us(&self, quantile: f64) -> u64 {
-        self.latencies.value_at_quantile(quantile) / 1_000
-    }
-
-    /// A row for each level.
-    fn places(&self) -> Vec<[String; 8]> {
-        levels::rows(&self.levels)
-    }
-
-    /// What it cost: name and figure.
-    fn cost(&self) -> Vec<(String, String)> {
-        let per_read = |count| format!("{:.2}", ratio(count, self.read.records));
-        let [fast, slow] = self.reading;
-        let row = |name: &str, value: String| (name.to_string(), value);
-        vec![
-            row("loading", format!("{:.0} records/s", rate(self.load.records, self.load.took))),
-            row("until at rest", format!("{:.1} s more", self.settle.as_secs_f64())),
-            row("bytes written per byte loaded", format!("{:.1}", self.write_amplification())),
-            row("reading", format!("{:.0} records/s", rate(self.read.records, self.read.took))),
-            row("reads without the slow disk", format!("{:.1} %", 100.0 * self.fast_hit_rate())),
-            row(
-                "latency of a read",
-                format!(
-                    "median {} µs, 99 % {} µs, 99.9 % {} µs",
-                    grouped(self.latency_us(0.5)),
-                    grouped(self.latency_us(0.99)),
-                    grouped(self.latency_us(0.999))
-                ),
-            ),
-            row("I/Os of a read", format!("{} fast, {} slow", per_read(fast.reads), per_read(slow.reads))),
-            row(
-                "bytes read, fast and slow",
-                format!("{} and {}", bytes(fast.read_bytes), bytes(slow.read_bytes)),
-            ),
-            row(
-                "fast disk used at most",
-                format!(
-                    "{} of {} ({})",
-                    bytes(self.stats.used_bytes_max[0]),
-                    bytes(self.fast_capacity),
-                    percent(self.stats.used_bytes_max[0], self.fast_capacity)
-                ),
-            ),
-            row("slow disk used", bytes(self.stats.used_bytes[1])),
-        ]
-    }
-
-    fn text(&self) -> String {
-        let paint = Paint::for_stdout();
-        let mut cost = table(&["What it cost", ""], &[]);
-        for (name, value) in self.cost() {
-            cost.add_row([name, value]);
-        }
-        let places = levels::table_of(&self.places());
-        let title = paint.bold("Where the data lies");
-        format!("{title}\n{}\n\n{}\n", lines(&places, Paint::none()), lines(&cost, paint))
-    }
-
-    fn as_json(&self) -> Value {
-        let traffic = |traffic: [Traffic; 2]| {
-            let one = |t: Traffic| json!({"reads": t.reads, "read_bytes": t.read_bytes, "writes": t.writes, "written_bytes": t.written_bytes});
-            json!({"fast": one(traffic[0]), "slow": one(traffic[1])})
-        };
-        json!({
-            "records": self.records,
-            "load_s": self.load.took.as_secs_f64(),
-            "settle_s": self.settle.as_secs_f64(),
-            "reads": self.read.records,
-            "read_s": self.read.took.as_secs_f64(),
-            "reads_per_s": rate(self.read.records, self.read.took),
-            "fast_hit_rate": self.fast_hit_rate(),
-            "write_amplification": self.write_amplification(),
-            "latency_us": {
-                "p50": self.latency_us(0.5), "p99": self.latency_us(0.99), "p999": self.latency_us(0.999),
-                "max": self.latencies.max() / 1_000,
-            },
-            "loading": traffic(self.loading),
-            "reading": traffic(self.reading),
-            "fast_capacity_bytes": self.fast_capacity,
-            "fast_used_bytes_max": self.stats.used_bytes_max[0],
-            "slow_used_bytes": self.stats.used_bytes[1],
-            "levels": levels::as_json(&self.levels),
-        })
-    }
 }

@@ -1,12 +1,13 @@
 //! The demo's store: a temporary directory, a small fast tier, and an emulated slow disk.
 //!
-//! Both disks are seen through a meter; only the slow one is slowed down. The directories go when this is dropped.
+//! Both disks are seen through a meter; only the slow one is slowed down. The store is opened twice, without a tracker of
+//! hot records and with one. The directories go when this is dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kelvin::storage::{OsStorage, ThrottleLimits, ThrottledStorage, Traffic};
-use kelvin::{Clock, CompressionChoice, Db, Env, Error, Options, SystemClock, ThreadPool};
+use kelvin::{Clock, CompressionChoice, Db, Env, Error, Hotness, Options, SystemClock, ThreadPool};
 use tempfile::TempDir;
 
 use crate::exit::Failure;
@@ -15,14 +16,15 @@ use crate::exit::Failure;
 pub const SLOW_READS_PER_SECOND: u64 = 1_000;
 /// Bytes a second of the emulated slow disk, each way.
 pub const SLOW_BYTES_PER_SECOND: u64 = 100_000_000;
-/// The data is this many times the fast tier.
-const DATA_OVER_FAST: u64 = 4;
+/// The data is this many times the fast tier, as in the paper's evaluation, about.
+const DATA_OVER_FAST: u64 = 10;
 /// The data is this many times the memory.
 const DATA_OVER_MEMORY: u64 = 8;
 /// The least fast capacity.
 const FAST_BYTES_MIN: u64 = 8 << 20;
 /// The least memory.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
+
 /// An open store and its meters.
 pub struct World {
     /// The store.
@@ -39,11 +41,28 @@ pub struct World {
     pub memory: u64,
     /// Its time.
     pub clock: Arc<dyn Clock>,
+    options: Options,
     dir: Option<TempDir>,
 }
 
+/// Opens the store that `options` describe over the two meters.
+fn open(
+    options: &Options,
+    hotness: Hotness,
+    meters: &[Arc<ThrottledStorage>; 2],
+    clock: &Arc<dyn Clock>,
+) -> Result<Db, Failure> {
+    let options = options.clone().advanced(|advanced| advanced.hotness = Some(hotness));
+    let config = options.derive()?;
+    let executor = ThreadPool::new(config.flushes_max, config.compactions_max, config.read_threads)
+        .map_err(|error| Error::io("starting threads", &std::env::temp_dir(), error))?;
+    let [fast, slow] = meters.clone();
+    let env = Env { fast, slow, clock: Arc::clone(clock), executor: Arc::new(executor), seed: 1 };
+    Ok(Db::open(options.env(env))?)
+}
+
 impl World {
-    /// A store for `data_bytes` of records.
+    /// A store for `data_bytes` of records, without a tracker of hot records.
     ///
     /// # Errors
     /// The operating system's or the store's.
@@ -65,13 +84,18 @@ impl World {
             .fast_capacity(fast_capacity)
             .memory(memory)
             .compression(CompressionChoice::None);
-        let config = options.derive()?;
-        let executor = ThreadPool::new(config.flushes_max, config.compactions_max, config.read_threads)
-            .map_err(|error| Error::io("starting threads", &parent, error))?;
-        let [fast, slow] = meters.clone();
-        let env = Env { fast, slow, clock: Arc::clone(&clock), executor: Arc::new(executor), seed: 1 };
-        let db = Db::open(options.env(env))?;
-        Ok(Self { db, fast_dir, slow_dir, meters, fast_capacity, memory, clock, dir: Some(dir) })
+        let db = open(&options, Hotness::Off, &meters, &clock)?;
+        Ok(Self { db, fast_dir, slow_dir, meters, fast_capacity, memory, clock, options, dir: Some(dir) })
+    }
+
+    /// Closes the store and opens it again as it is meant: with a tracker of hot records.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn reopened_with_hotness(self) -> Result<Self, Failure> {
+        self.db.close()?;
+        let db = open(&self.options, Hotness::Ralt, &self.meters, &self.clock)?;
+        Ok(Self { db, ..self })
     }
 
     /// What went through the disks so far, fast and slow.

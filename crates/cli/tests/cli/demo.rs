@@ -11,9 +11,12 @@ fn a_small_demo_runs_reports_and_cleans_up() {
     let mut command = kelvin();
     command.env("TMPDIR", &temp).args(["demo", "--records", "2000", "--seconds", "1", "--report"]);
     let text = stdout(command.arg(place.path("report.html")));
-    assert!(text.contains("Where the data lies") && text.contains("What it cost"), "{text}");
+    for word in ["The same reads", "hotness off", "hotness on", "Where the data lies", "What it cost"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
     let report = String::from_utf8(place.read("report.html")).unwrap();
     assert!(report.matches("<svg").count() >= 5 && report.ends_with("</html>\n"));
+    assert!(!report.contains("src=") && !report.contains("href="), "it needs nothing else");
     #[expect(clippy::disallowed_methods, reason = "a test looks at its directory")]
     let left = std::fs::read_dir(&temp).unwrap().count();
     assert_eq!(left, 0, "the demo leaves nothing behind");
@@ -27,7 +30,16 @@ fn the_demo_as_json_counts_its_reads_and_keeps_to_its_capacity() {
     let summary = stdout(command.arg(place.path("report.html")));
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
     assert_eq!(summary["records"], 1_000);
-    assert!(summary["reads"].as_u64().unwrap() > 0, "{summary}");
+    for phase in ["hotness_off", "hotness_on"] {
+        let reads = &summary[phase];
+        assert!(reads["reads"].as_u64().unwrap() > 0, "{phase}: {summary}");
+        let rate = reads["fast_hit_rate_at_end"].as_f64().unwrap();
+        assert!(
+            (0.0..=1.0).contains(&rate) && reads["traffic"]["slow"]["reads"].is_u64(),
+            "{phase}: {summary}"
+        );
+    }
+    assert_eq!(summary["hotness_off"]["promoted_bytes"], 0, "{summary}");
     assert!(summary["fast_used_bytes_max"].as_u64() <= summary["fast_capacity_bytes"].as_u64(), "{summary}");
 }
 

@@ -38,6 +38,7 @@ fn help_says_what_it_said() {
     for command in COMMANDS {
         assert_golden(command, &stdout(kelvin().args([command, "--help"])));
     }
+    assert_golden("bench-paper", &stdout(kelvin().args(["bench", "paper", "--help"])));
 }
 
 #[test]

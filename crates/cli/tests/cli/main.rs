@@ -17,6 +17,8 @@ mod help;
 #[cfg(test)]
 mod inspect;
 #[cfg(test)]
+mod paper;
+#[cfg(test)]
 mod records;
 #[cfg(test)]
 mod transfer;

@@ -1,0 +1,66 @@
+//! `bench paper`. The names of its options and items are a promise: scripts rely on them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::values;
+
+/// What `bench` can do beside measuring one system.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Repeat figures and tables of the HotRAP paper, and write one report
+    Paper(Paper),
+}
+
+/// `bench paper`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+At --scale 1 the records are the paper's 110 GB with 10 GB of fast disk; at 1/100 they are 1.1 GB
+with 100 MB. The slow disk is emulated: the paper's 10,000 reads a second and 1000 MB/s at 1; 1000
+and 100 MB/s at 1/100; 3162 and 100 MB/s at 1/1000. With --slow it is the disk that is named, as
+fast as it is, unless --slow-read-iops or --slow-bandwidth say otherwise.
+
+Each run begins with a fresh copy of a loaded store. Results are kept in DIR/runs; what is there
+already, made with the same settings, is not run again. DIR/report.html has tables and plots,
+DIR/report.json everything, DIR/ITEM.csv each table.
+
+Examples:
+  kelvin bench paper --list
+  kelvin bench paper table3 table5 --out results
+  kelvin bench paper --scale 1/100 --out results --fast /nvme/b --slow /hdd/b")]
+pub struct Paper {
+    /// Figures and tables [default: all]
+    #[arg(value_name = "ITEM")]
+    pub items: Vec<String>,
+    /// The part of the paper's size: 1, 1/100, 1/1000
+    #[arg(long, value_name = "PART", default_value = "1/1000")]
+    pub scale: String,
+    /// Where results go, and the stores meanwhile
+    #[arg(long, value_name = "DIR", required_unless_present = "list")]
+    pub out: Option<PathBuf>,
+    /// Say what items there are, and end
+    #[arg(long)]
+    pub list: bool,
+    /// Directory on the fast disk [default: below DIR]
+    #[arg(long, value_name = "DIR")]
+    pub fast: Option<PathBuf>,
+    /// Directory on the slow disk [default: below DIR, emulated]
+    #[arg(long, value_name = "DIR")]
+    pub slow: Option<PathBuf>,
+    /// Reads a second the slow disk makes
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    pub slow_read_iops: Option<u64>,
+    /// Bytes a second to and from the slow disk
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub slow_bandwidth: Option<u64>,
+    /// Client threads
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub threads: usize,
+    /// Seed of keys, values and the mix
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Keep the loaded stores for the next time
+    #[arg(long)]
+    pub keep_stores: bool,
+}

@@ -1,0 +1,167 @@
+//! The whole evaluation at a size of thousands of records: every run, the resuming, the tables and the page.
+
+use std::path::Path;
+
+use super::*;
+use crate::runner::ProgressUpdate;
+
+/// Writes down what it is told.
+#[derive(Default)]
+struct Notes {
+    begun: Vec<usize>,
+    ended: usize,
+    done_before: usize,
+    notes: Vec<String>,
+    phases: Vec<&'static str>,
+}
+
+impl Progress for Notes {
+    fn update(&mut self, update: &ProgressUpdate) {
+        if self.phases.last() != Some(&update.phase) {
+            self.phases.push(update.phase);
+        }
+    }
+}
+
+impl Watcher for Notes {
+    fn planned(&mut self, _runs: &[RunSpec], is_done: &[bool]) {
+        self.done_before = is_done.iter().filter(|done| **done).count();
+    }
+    fn note(&mut self, text: &str) {
+        self.notes.push(text.to_string());
+    }
+    fn begun(&mut self, index: usize) {
+        self.begun.push(index);
+    }
+    fn ended(&mut self, _index: usize, seconds: f64) {
+        assert!(seconds > 0.0);
+        self.ended += 1;
+    }
+}
+
+fn order(out: &Path, items: &[Item]) -> Order {
+    Order {
+        items: items.to_vec(),
+        scale: "1/50000".parse().unwrap(),
+        out: out.to_path_buf(),
+        fast: None,
+        slow: None,
+        // As fast as the machine: what is tested is not the waiting.
+        limits: DeviceLimits { slow_read_iops: Some(1_000_000), ..DeviceLimits::default() },
+        threads: 2,
+        seed: 1,
+        keep_stores: false,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test looks at its results")]
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn everything_runs_is_reported_and_is_not_run_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let order = order(dir.path(), &Item::ALL);
+    let mut watcher = Notes::default();
+    let paper = run(&order, &mut watcher).unwrap();
+    let plan = order.plan();
+    assert_eq!((watcher.begun.len(), watcher.ended, watcher.done_before), (plan.len(), plan.len(), 0));
+    assert_eq!(
+        watcher.phases.iter().filter(|phase| **phase == "load").count(),
+        3,
+        "three systems: three loads"
+    );
+    for (run, report) in &paper.runs {
+        assert_eq!(report["ops"], run.options.run_ops(), "{}", run.name);
+        assert!(report["load"].is_null(), "{} began with a loaded store", run.name);
+    }
+    paper.write(dir.path()).unwrap();
+    let mut expected: Vec<String> = Item::ALL.iter().map(|item| format!("{item}.csv")).collect();
+    expected.extend(["report.html", "report.json", "runs"].map(String::from));
+    expected.sort();
+    assert_eq!(names(dir.path()), expected, "the stores are gone, the results are there");
+    for item in Item::ALL {
+        let table = tables::table(&paper, item);
+        assert!(table.rows.iter().all(|row| row.len() == table.header.len()), "{item}");
+        assert!(table.rows.iter().all(|row| row[1..].iter().any(|cell| cell != "-")), "{}", table.text());
+    }
+    let json = dirs::read_json(&dir.path().join("report.json")).unwrap();
+    assert_eq!(json["runs"].as_object().unwrap().len(), plan.len());
+    assert_eq!(json["items"]["table3"]["rows"].as_array().unwrap().len(), 3);
+    let page = page::html(&paper).unwrap();
+    assert_eq!(page.matches("<h2").count(), Item::ALL.len());
+    assert!(
+        page.matches("<svg").count() >= 10 && !page.contains("src=") && !page.contains("href="),
+        "it needs nothing else"
+    );
+
+    let mut again = Notes::default();
+    let kept = run(&order, &mut again).unwrap();
+    assert_eq!((again.begun.len(), again.done_before), (0, plan.len()));
+    // Of the runs the JSON on disk may round the last digit.
+    assert!(kept.to_json()["items"] == paper.to_json()["items"]);
+}
+
+#[test]
+fn what_was_asked_otherwise_or_is_damaged_is_run_again_and_the_rest_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut order = order(dir.path(), &[Item::Table3]);
+    order.keep_stores = true;
+    run(&order, &mut Notes::default()).unwrap();
+    dirs::write_whole(&result_path(dir.path(), "rw-hotspot5-kelvin"), "{\"asked\": ").unwrap();
+    let mut watcher = Notes::default();
+    run(&order, &mut watcher).unwrap();
+    assert_eq!((watcher.begun, watcher.done_before), (vec![0], 1));
+    assert!(watcher.notes[0].contains("cannot be read"), "{:?}", watcher.notes);
+    assert!(!watcher.phases.contains(&"load"), "the loaded store was kept");
+
+    order.seed = 2;
+    let mut watcher = Notes::default();
+    run(&order, &mut watcher).unwrap();
+    assert_eq!(watcher.begun, [0, 1]);
+    assert!(watcher.notes[0].contains("other settings (seed 1, now 2)"), "{:?}", watcher.notes);
+    assert!(watcher.phases.contains(&"load"), "another seed is another store");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    dirs::write_whole(&file, "").unwrap();
+    let error = run(&order(&file.join("out"), &[Item::Table3]), &mut Notes::default()).unwrap_err();
+    assert!(error.to_string().contains("create directory"), "{error}");
+    let error = run(&order(dir.path(), &[]), &mut Notes::default()).unwrap_err();
+    assert!(error.to_string().contains("nothing to run"), "{error}");
+}
+
+#[test]
+fn tables_stand_in_the_papers_order_with_its_figures_scaled_to_the_operations() {
+    let runs = item::plan(&[Item::Table3], "1/1000".parse().unwrap());
+    let report = |retained: u64, hits: f64| {
+        json!({"ops": 220_000, "fast_hit_rate_last10": hits, "bytes": {"promoted_flush": 4_000_000,
+            "promoted_compaction": 2_000_000, "retained": retained, "compaction_read": 1_000_000_000,
+            "compaction_written": 2_000_000_000_u64}})
+    };
+    let paper = Paper {
+        items: vec![Item::Table3],
+        scale: "1/1000".parse().unwrap(),
+        runs: runs.into_iter().zip([report(40_000_000, 0.94), report(0, 0.7)]).collect(),
+    };
+    let table = tables::table(&paper, Item::Table3);
+    assert_eq!(
+        table.rows[0].join(" | "),
+        "HotRAP | 6.0 MB | 40.0 MB | 3.00 GB | 94.0 % | 5.9 MB | 41.3 MB | 2.53 GB | 94.5 %"
+    );
+    assert_eq!(
+        table.rows[2].join(" | "),
+        "second over first | 1.00x | 0.00x | 1.00x | 0.74x | 5.97x | 0.00x | 1.25x | 0.76x"
+    );
+    let missing = tables::table(&Paper { runs: Vec::new(), ..paper }, Item::Table3);
+    assert_eq!(missing.rows[1][..5].join(" "), "no-retain - - - -");
+}
