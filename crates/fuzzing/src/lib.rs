@@ -13,6 +13,7 @@ mod formats;
 mod log;
 mod manifest;
 mod options;
+mod ralt;
 mod records;
 pub mod seeds;
 mod stream;
@@ -34,7 +35,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> bool, cost: u32) -> Target
 }
 
 /// Every target.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 19] = [
     target("wal", log::plain, 1),
     target("wal_signed", log::signed, 1),
     target("batch", log::batch, 1),
@@ -50,6 +51,8 @@ pub const TARGETS: [Target; 17] = [
     target("compression", tables::compression, 2),
     target("options", options::derive, 1),
     target("identity", formats::identity, 1),
+    target("ralt_parts", ralt::parts, 1),
+    target("ralt", ralt::directory, 20),
     target("transfer", records::transfer, 2),
     target("ops", engine::ops, 50),
 ];

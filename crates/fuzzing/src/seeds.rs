@@ -50,6 +50,7 @@ pub fn all() -> Vec<Seed> {
         seeds.push(seed("identity", &format!("{phase:?}"), identity));
         seeds.push(seed("identity", &format!("{phase:?}-body"), body));
     }
+    seeds.extend(crate::ralt::seeds().into_iter().map(|(target, name, bytes)| seed(target, &name, bytes)));
     // Too few bytes to choose much: mostly the defaults.
     seeds.push(seed("options", "defaults", vec![0; 24]));
     for (number, name) in [(1_u8, "mixed"), (4, "other"), (9, "more")] {

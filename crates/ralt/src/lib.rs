@@ -55,6 +55,7 @@ mod core;
 mod evict;
 mod flush;
 mod forget;
+pub mod fuzz;
 pub mod limits;
 mod merge;
 mod options;

@@ -203,8 +203,11 @@ fn annotation(sizes: &Sizes, sums: &[u64]) -> Vec<u8> {
     out
 }
 
+/// Sizes, and for each block the HotRAP size of the hot keys before it.
+type Annotation = (Sizes, Vec<u64>);
+
 /// The reverse of [`annotation`]; `None` if malformed.
-fn read_annotation(mut bytes: &[u8]) -> Option<(Sizes, Vec<u64>)> {
+fn read_annotation(mut bytes: &[u8]) -> Option<Annotation> {
     let input = &mut bytes;
     let mut numbers = [0; 6];
     for number in &mut numbers {
@@ -222,6 +225,13 @@ fn read_annotation(mut bytes: &[u8]) -> Option<(Sizes, Vec<u64>)> {
     let is_small = numbers.iter().all(|&number| number <= NUMBER_MAX);
     let is_sound = input.is_empty() && is_small && sum <= hot_bytes && hot_records <= records;
     is_sound.then_some((Sizes { records, hotrap_bytes, physical_bytes, hot_records, hot_bytes }, sums))
+}
+
+/// What an annotation says, and what it says once it was written and read again.
+pub fn reread_annotation(bytes: &[u8]) -> Option<(Annotation, Option<Annotation>)> {
+    let first = read_annotation(bytes)?;
+    let again = read_annotation(&annotation(&first.0, &first.1));
+    Some((first, again))
 }
 
 /// A sorted file of access records.

@@ -61,7 +61,7 @@ fn scoring_of(code: u8, parameter: u64) -> Option<Scoring> {
 }
 
 /// The state file of `owner` with this body.
-fn sign(owner: &[u8; 16], body: &[u8]) -> Vec<u8> {
+pub fn sign(owner: &[u8; 16], body: &[u8]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&FORMAT.to_le_bytes());
     out.extend_from_slice(owner);
