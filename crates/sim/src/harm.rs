@@ -59,6 +59,10 @@ impl<F: Fn(&Path) -> Options> Harm<F> {
             _ => ("a flipped bit in", chosen(copies)),
         };
         let Some(path) = path else { return Ok("reopened".into()) };
+        // Threads may have merged the run, and removed its table, before the store was closed.
+        if !self.device.exists(&path).map_err(told)? {
+            return Ok("reopened".into());
+        }
         let mut bytes = read(&*self.device, &path).map_err(told)?;
         match what {
             "half of" => bytes.truncate(bytes.len() / 2),

@@ -248,7 +248,7 @@ fn build(root: &Path, suite: Suite) -> io::Result<PathBuf> {
     } else {
         command.args(["--test", target]);
     }
-    command.args(["--features", "kelvin-base/seeded-bugs", "--message-format", "json"]);
+    command.args(["--features", "kelvin-base/seeded-bugs", "--message-format", "json-render-diagnostics"]);
     let output = command.current_dir(root).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(io::Error::other(format!("{package} cannot be built")));
