@@ -79,6 +79,10 @@ pub trait HotTracker: Send + Sync + Debug {
     fn forget(&self, range: KeyRange<'_>) {
         let _cools_down = range;
     }
+    /// Makes all accesses noted so far count in the answers that follow. May take a while and read and write files.
+    fn catch_up(&self);
+    /// A number that changes when keys may have ceased to be hot: as long as it stays the same, what was hot still is.
+    fn turn(&self) -> u64;
 }
 
 /// Tracks nothing: no key is hot.
@@ -109,6 +113,12 @@ impl HotTracker for NoTracker {
     fn hot_keys(&self, range: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
         let _whichever = range;
         Box::new(Self)
+    }
+
+    fn catch_up(&self) {}
+
+    fn turn(&self) -> u64 {
+        0
     }
 }
 

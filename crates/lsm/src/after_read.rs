@@ -73,7 +73,8 @@ impl LatestRead<'_> {
         let promotion = &self.keyspace.promotion;
         let Some(found) = found.filter(|found| is_deep(found.source) && promotion.is_on()) else { return };
         let Some(value) = &found.value else { return };
-        let record = promoted(found.sequence, value, found.expiry_ms);
+        let was_hot = engine.hotness.of_keyspace(self.keyspace.id).is_hot(self.key);
+        let record = promoted(found.sequence, value, found.expiry_ms, was_hot);
         let insertion = promotion.insert(self.key, record, || self.is_newest_below());
         engine.counters.promotion.count(insertion);
         if insertion == Insertion::RefusedFull {
@@ -108,14 +109,14 @@ fn is_deep(source: Source) -> bool {
 }
 
 /// The entry that duplicates a record.
-fn promoted(sequence: Sequence, value: &Bytes, expiry_ms: Option<u64>) -> Promoted {
+fn promoted(sequence: Sequence, value: &Bytes, expiry_ms: Option<u64>, was_hot: bool) -> Promoted {
     match expiry_ms.filter(|_| !seeded_bug!("promotion-without-expiry")) {
-        None => Promoted { sequence, kind_byte: Kind::Copy as u8, stored: value.clone() },
+        None => Promoted { sequence, kind_byte: Kind::Copy as u8, stored: value.clone(), was_hot },
         Some(expiry_ms) => {
             let mut stored = Vec::with_capacity(8 + value.len());
             stored.extend_from_slice(&expiry_ms.to_le_bytes());
             stored.extend_from_slice(value);
-            Promoted { sequence, kind_byte: Kind::Copy as u8 | EXPIRES, stored: stored.into() }
+            Promoted { sequence, kind_byte: Kind::Copy as u8 | EXPIRES, stored: stored.into(), was_hot }
         }
     }
 }

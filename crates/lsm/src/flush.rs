@@ -4,13 +4,16 @@
 //! first when other keyspaces still need them, so that what survives a power loss is a prefix (promise 2).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kelvin_base::events::What;
 use kelvin_base::{Error, ErrorKind, Result, Tier, seeded_bug};
 use kelvin_table::TableOptions;
 
-use crate::compaction::job::{self, Cooling, JobContext, JobStats, JobTable, NewTable, Outputs, Retention};
+use crate::compaction::job::{
+    self, Cooling, JobContext, JobStats, JobTable, NewTable, Outputs, Retention, Routed,
+};
 use crate::compaction::pick::{Plan, RETAIN_BENEFIT, RangePick, Reason, pick_range};
 use crate::db::engine::Engine;
 use crate::files::Files;
@@ -21,9 +24,14 @@ use crate::schedule::{Kind, Work};
 use crate::space::{Priority, Reservation};
 use crate::tiers::Purpose;
 use crate::told;
-use crate::version::{Edit, FileNumbers, LEVELS, TableMeta};
+use crate::version::{Edit, FileNumbers, LEVELS, TableFile, TableMeta};
 use crate::view::KeyspaceState;
 use crate::write::room::flush_slack_bytes;
+
+/// The cold part is a mean over about so many boundary compactions.
+const COLD_MEAN_OF: u64 = 16;
+/// And counts as no less than that, or slow levels would be more than the rewriting they save is worth.
+const COLD_PERMILLE_MIN: u64 = 500;
 
 impl Engine {
     /// Writes the sealed memtables of `keyspace` into level 0.
@@ -123,7 +131,8 @@ impl Engine {
             options: self.table_options(level, tier),
             snapshots,
             deeper: Vec::new(),
-            readahead_bytes: config.compaction_readahead_bytes,
+            range: (None, None),
+            readahead_bytes: [config.compaction_readahead_bytes, config.slow_readahead_bytes],
             memory: Some(self.files.memory.clone()),
             cancel: Arc::clone(&self.closing),
             limiter: None,
@@ -164,7 +173,13 @@ impl Engine {
             }
             return self.forgive_dropped(&keyspace, installed);
         }
-        let outcome = self.merge(&keyspace, plan, promoted);
+        if plan.step_bytes > 0 {
+            let merged = self.merge_runs(&keyspace, plan, &mut reservations);
+            self.counters.work.compactions.add(1);
+            merged.as_ref().err().inspect(|error| self.note_corrupt_input(plan, error));
+            return self.forgive_dropped(&keyspace, merged);
+        }
+        let outcome = self.merge(&keyspace, plan, promoted, (None, None));
         let (metas, stats) = match outcome {
             Err(error) => {
                 if self.give_up_damaged_copies(&keyspace, plan, &error)? {
@@ -198,16 +213,19 @@ impl Engine {
         self.forgive_dropped(&keyspace, installed)
     }
 
-    fn merge(
+    /// Does what `plan` says with the keys of `range`; the tables it made.
+    pub(crate) fn merge(
         &self,
         keyspace: &KeyspaceState,
         plan: &Plan,
         promoted: Vec<(Bytes, Bytes)>,
+        range: (Option<Bytes>, Option<Bytes>),
     ) -> Result<(Vec<TableMeta>, JobStats)> {
         let mut context =
             self.job_context(self.outputs(Purpose::Compaction), plan.output_level, plan.output_tier);
         let version = Arc::clone(&keyspace.peek().version);
         context.deeper = job::deeper_runs(&version, plan);
+        context.range = range;
         if let Some(level) = plan.retain_level {
             context.retention = Some(Arc::new(Retention {
                 tracker: self.hotness.shared_of_keyspace(keyspace.id),
@@ -222,12 +240,13 @@ impl Engine {
             }));
         }
         if plan.reason == Reason::HotRuns {
-            let tracker = self.hotness.shared_of_keyspace(keyspace.id);
+            let tracker = plan.keeps_hot.then(|| self.hotness.shared_of_keyspace(keyspace.id));
             context.cooling = Some(Arc::new(Cooling { tracker, above: job::fast_runs(&version) }));
         }
         let output = job::run(plan, &context)?;
         let work = &self.counters.work;
         if plan.retain_level.is_some() {
+            self.note_cold_part(plan, &output.stats.routed);
             work.boundary.add(&output.stats.routed);
         } else {
             work.boundary.not_hot_bytes.add(output.stats.routed.not_hot_bytes);
@@ -237,6 +256,20 @@ impl Engine {
             work.compaction_written_bytes[tier.index()].add(output.stats.written_bytes[tier.index()]);
         }
         Ok((output.tables.iter().map(JobTable::meta).collect(), output.stats))
+    }
+
+    /// Keeps the running mean of what part of their fast input boundary compactions move on (p in HotRAP section 3.6).
+    fn note_cold_part(&self, plan: &Plan, routed: &Routed) {
+        let of_fast = |file: &&Arc<TableFile>| file.meta.tier == Tier::Fast;
+        let bytes: u64 =
+            plan.tables().map(|(_, file)| file).filter(of_fast).map(|file| file.meta.size_bytes).sum();
+        let cold_bytes = bytes.saturating_sub(routed.retained_bytes);
+        let permille = (cold_bytes * 1000).checked_div(bytes).unwrap_or(1000);
+        let mean = self.cold_permille.load(Ordering::Relaxed);
+        self.cold_permille.store(
+            ((mean * (COLD_MEAN_OF - 1) + permille) / COLD_MEAN_OF).max(COLD_PERMILLE_MIN),
+            Ordering::Relaxed,
+        );
     }
 
     /// Turns what was reserved into files.

@@ -13,6 +13,7 @@ pub mod db;
 pub mod files;
 pub mod flush;
 pub mod health;
+pub mod hot_level;
 pub mod hotness;
 pub mod install;
 pub mod iter;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwap;
 use kelvin_base::events::Listener;
@@ -291,6 +291,8 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
             hotness,
             promotion_room,
             pick_config,
+            cold_permille: AtomicU64::new(1000),
+            promotion_waits: AtomicBool::new(false),
             pressure: Gauge::default(),
             delay_owed_us: AtomicU64::new(0),
             config,
@@ -349,8 +351,8 @@ fn pick_config(config: &Config) -> PickConfig {
         l0_trigger_files: config.level0_compact_at,
         ratio: u64::from(config.level_ratio),
         cold_permille: 1000,
-        table_bytes: [config.table_bytes; 2],
-        plan_bytes_max: config.table_bytes.saturating_mul(u64::from(config.level_ratio) + 2),
+        table_bytes: [config.table_bytes, config.slow_table_bytes],
+        plan_bytes_max: config.slow_table_bytes.saturating_mul(u64::from(config.level_ratio) + 2),
         parts_max: config.compactions_max,
         expiry_grace_ms: EXPIRY_GRACE_MS,
     }

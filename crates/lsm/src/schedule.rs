@@ -17,6 +17,7 @@ use crate::promotion::Claimed;
 use crate::space::Priority;
 use crate::version::Version;
 use crate::view::KeyspaceState;
+use crate::write::stall::Pressure;
 
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -91,11 +92,13 @@ impl Work {
         self.flushes == 0 && self.running.is_empty() && !self.promotion.is_running
     }
 
-    /// Kinds of compactions that wait, as the picker takes them: after a failure, or for a promotion by flush.
-    fn held_compactions(&self) -> [bool; 2] {
+    /// Kinds of compactions that wait, as the picker takes them: after a failure, for a promotion by flush, or with
+    /// `slow_max` on the slow tier for one another.
+    fn held_compactions(&self, slow_max: usize) -> [bool; 2] {
         let waits_for_promotion =
             self.promotion.is_running && !seeded_bug!("slow-compaction-beside-a-promotion");
-        [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow) || waits_for_promotion]
+        let waits = waits_for_promotion || self.running.writing_slow() >= slow_max;
+        [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow) || waits]
     }
 }
 
@@ -177,8 +180,21 @@ impl Engine {
         let config = self.pick_config_now();
         pick(&self.pick_input(&config, versions, work, kept_bytes)).or_else(|| {
             let alone = work.is_quiet() && !self.has_sealed();
-            alone.then(|| pick(&self.pick_input(&config, versions, work, 0))).flatten()
+            let input = self.pick_input(&config, versions, work, 0);
+            let needs_room = input.needs_room || input.wants_room && self.files.is_quiet();
+            let input = PickInput { needs_room, ..input };
+            alone.then(|| pick(&input)).flatten()
         })
+    }
+
+    /// Compactions that may write the slow tier beside each other: readers share its disk with them, so no more than writers need.
+    fn slow_compactions_max(&self) -> usize {
+        match self.pressure.load() {
+            _ if !self.hotness.is_on() => usize::MAX,
+            Pressure::None if self.promotion_wants_bytes() == 0 => 1,
+            Pressure::None | Pressure::Delay { .. } => 2,
+            Pressure::Stop(_) => usize::MAX,
+        }
     }
 
     /// True if a sealed memtable waits for its flush or is being flushed.
@@ -195,16 +211,20 @@ impl Engine {
         kept_bytes: u64,
     ) -> PickInput<'a> {
         let free = |tier| self.space.available(tier, Priority::Essential).unwrap_or(u64::MAX);
+        let debt = self.space_debt();
+        let wants_room = debt.is_some_and(|debt| debt.amount > debt.slow_at);
         PickInput {
             versions,
             config,
             running: &work.running,
             now_ms: self.env.clock.unix_millis(),
             oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.publisher.visible()),
-            free_bytes: [free(Tier::Fast).saturating_sub(kept_bytes), free(Tier::Slow)],
-            wants_room: self.space_debt().is_some_and(|debt| debt.amount > debt.slow_at),
+            free_bytes: [free(Tier::Fast), free(Tier::Slow)],
+            kept_bytes,
+            wants_room,
+            needs_room: matches!(self.pressure.load(), Pressure::Stop(_)) && self.files.is_quiet(),
             tracker: self.hotness.is_on().then(|| &**self.hotness.tracker()),
-            held: work.held_compactions(),
+            held: work.held_compactions(self.slow_compactions_max()),
         }
     }
 
@@ -229,10 +249,11 @@ impl Engine {
             early.end(None);
         }
         let kind = kind_of(&plan);
+        let checked = self.config.hot_parts.hotness_check;
         self.env.executor.spawn(
             Lane::Compaction,
             Box::new(move || {
-                let promoted = claimed.as_ref().map(Claimed::entries).unwrap_or_default();
+                let promoted = claimed.as_ref().map(|one| one.entries(checked)).unwrap_or_default();
                 let outcome = engine.guarded(|| engine.compact(&plan, promoted, reservations));
                 if let Some(claimed) = claimed {
                     // After a panic nobody knows what was installed.

@@ -233,6 +233,17 @@ impl Core {
         }
     }
 
+    /// Sorts what was noted into runs.
+    fn catch_up(self: &Arc<Self>) {
+        let mut work = self.work.lock();
+        if self.is_closing.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(error) = self.tidy(&mut work, &self.buffer.take_all()) {
+            self.doubt(&error);
+        }
+    }
+
     /// A reader found damage.
     fn doubt(self: &Arc<Self>, error: &Error) {
         self.counters.note_error(error);
@@ -286,6 +297,14 @@ impl HotTracker for Ralt {
     fn forget(&self, range: KeyRange<'_>) {
         self.0.forgotten.lock().push(Forgotten::new(range));
         self.0.schedule();
+    }
+
+    fn catch_up(&self) {
+        self.0.catch_up();
+    }
+
+    fn turn(&self) -> u64 {
+        u64::from(self.0.version.load().now.turns)
     }
 }
 

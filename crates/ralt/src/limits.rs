@@ -15,11 +15,22 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The paper's, for a fast disk of `fast_bytes`.
+    /// For a fast disk of `fast_bytes`: the paper's, but for `D_hs`, which is half of `R_hs` where the paper has a tenth.
     #[must_use]
     pub const fn of_fast(fast_bytes: u64) -> Self {
         let hot_bytes_max = fast_bytes / 10 * 7;
-        Self { hot_bytes_min: fast_bytes / 20, hot_bytes_max, unstable_bytes_max: hot_bytes_max / 10 }
+        Self { hot_bytes_min: fast_bytes / 20, hot_bytes_max, unstable_bytes_max: hot_bytes_max / 2 }
+    }
+
+    /// The same where hot records can have no more than `bytes`.
+    #[must_use]
+    pub fn within(self, bytes: u64) -> Self {
+        let hot_bytes_max = self.hot_bytes_max.min(bytes);
+        Self {
+            hot_bytes_min: self.hot_bytes_min.min(hot_bytes_max),
+            hot_bytes_max,
+            unstable_bytes_max: self.unstable_bytes_max.min(hot_bytes_max / 2),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ struct Counts {
     /// Bytes of the hot ones, as they were when they were ranked.
     hot_bytes: u64,
     since: u64,
+    ranked: u64,
 }
 
 /// The exact tracker.
@@ -48,6 +49,7 @@ impl Counts {
         self.hot = order.iter().take_while(&mut fits).map(|one| one.0.clone()).collect();
         self.hot_bytes = bytes;
         self.since = 0;
+        self.ranked += 1;
     }
 }
 
@@ -104,6 +106,14 @@ impl HotTracker for Oracle {
         counts.hot.retain(|key| !range.contains(key));
         let bytes = counts.hot.iter().filter_map(|key| counts.keys.get(key)).map(|&(_, bytes)| bytes);
         counts.hot_bytes = bytes.sum();
+    }
+
+    fn catch_up(&self) {
+        self.counts.lock().rank(self.hot_bytes_max);
+    }
+
+    fn turn(&self) -> u64 {
+        self.counts.lock().ranked
     }
 }
 

@@ -4,9 +4,9 @@
 use kelvin_base::key::Kind;
 use kelvin_storage::fault::EIO;
 
-use super::testing::{World, key, open, put_on_slow, value, write_table};
+use super::testing::{World, key, lay_floor, put_on_slow, value, write_table};
 use super::*;
-use crate::version::LEVELS_FAST;
+use crate::version::{FIRST_SLOW, LEVELS_FAST};
 
 const LAST_FAST: usize = LEVELS_FAST - 1;
 
@@ -47,6 +47,15 @@ fn scan(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 fn pairs(numbers: impl Iterator<Item = usize>, round: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     numbers.map(|number| (key(number), value(number, round))).collect()
+}
+
+/// A store that promotes nothing by itself.
+fn open(world: &World) -> Db {
+    let mut options = world.options();
+    options.advanced.hot_parts.promotion_by_flush = false;
+    let db = Db::open(options).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    db
 }
 
 /// A store of 100 keys on the slow tier with every second one copied to the fast tier.

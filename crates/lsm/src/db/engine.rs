@@ -47,6 +47,10 @@ pub struct Engine {
     pub wals: LogFiles,
     /// The figures compactions are picked with.
     pub pick_config: PickConfig,
+    /// The part of their fast input that boundary compactions moved on lately, in thousandths.
+    pub cold_permille: AtomicU64,
+    /// A promotion by flush waits for room on the fast tier.
+    pub promotion_waits: AtomicBool,
     /// What holds writers back now.
     pub pressure: Gauge,
     /// Microseconds of delay that writers owe.

@@ -131,13 +131,20 @@ fn scoring(kind: Hotness) -> Option<Scoring> {
     }
 }
 
+/// What hot records can fill of the fast tier: the levels' part of it less a fifth, for the tracker itself, tables cut and blocks
+/// begun, and what is on its way down.
+fn hot_bytes_max(config: &Config) -> u64 {
+    config.fast_levels_bytes.unwrap_or(u64::MAX) / 5 * 4
+}
+
 fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Options {
     let fast_bytes = config.capacity(Tier::Fast).unwrap_or(0);
     let of_fast = kelvin_ralt::Options::of_fast(fast_bytes, owner);
     let scoring = scoring(config.hotness).unwrap_or(of_fast.scoring);
     let seed = config.seed.unwrap_or(env.seed);
     let keeps_scoring = config.keeps_hotness;
-    let options = kelvin_ralt::Options { scoring, keeps_scoring, seed, ..of_fast }
+    let bounds = of_fast.bounds.within(hot_bytes_max(config));
+    let options = kelvin_ralt::Options { scoring, keeps_scoring, seed, bounds, ..of_fast }
         .within_memory(config.hotness_memory_bytes);
     match config.hot_set_bytes {
         Some(bytes) => options.with_fixed_hot_set(bytes),
@@ -147,7 +154,7 @@ fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Opt
 
 /// What may be hot where exact counts tell.
 fn exact_hot_bytes(config: &Config) -> u64 {
-    let bounds = Bounds::of_fast(config.capacity(Tier::Fast).unwrap_or(0));
+    let bounds = Bounds::of_fast(config.capacity(Tier::Fast).unwrap_or(0)).within(hot_bytes_max(config));
     config.hot_set_bytes.unwrap_or(bounds.hot_bytes_max)
 }
 
@@ -290,12 +297,18 @@ impl Tracking {
 
 impl Engine {
     /// The figures compactions are picked with now: what the tracker's files take, and the room for its next step, is not the
-    /// levels'.
+    /// levels', nor is what a promotion waits for.
     pub(crate) fn pick_config_now(&self) -> PickConfig {
         let usable = self.pick_config.fast_usable_bytes;
-        let taken = self.space.used_below(Tier::Fast, IN_BOOKS).saturating_add(self.hotness.step_bytes);
+        let taken = self.hotness_bytes().saturating_add(self.promotion_wants_bytes());
         let fast_usable_bytes = usable.saturating_sub(taken).max(usable / 2);
-        PickConfig { fast_usable_bytes, ..self.pick_config.clone() }
+        let cold_permille = self.cold_permille.load(Ordering::Relaxed);
+        PickConfig { fast_usable_bytes, cold_permille, ..self.pick_config.clone() }
+    }
+
+    /// What the tracker takes of the fast tier now, and for its next step, bytes.
+    pub(crate) fn hotness_bytes(&self) -> u64 {
+        self.space.used_below(Tier::Fast, IN_BOOKS).saturating_add(self.hotness.step_bytes)
     }
 
     /// The tracker's files have changed: if they grew, the levels may have to give way before it goes on.

@@ -112,6 +112,14 @@ where
         with_tracked(self.id, key, |key, _| self.tracker.is_hot(key))
     }
 
+    fn catch_up(&self) {
+        self.tracker.catch_up();
+    }
+
+    fn turn(&self) -> u64 {
+        self.tracker.turn()
+    }
+
     fn hot_size(&self, range: KeyRange<'_>) -> u64 {
         self.tracker.hot_size(Area::of(self.id, range).range())
     }

@@ -69,6 +69,8 @@ pub struct Config {
     pub memtables_max: usize,
     /// Bytes at which a table is closed and the next begun.
     pub table_bytes: u64,
+    /// The same on the slow tier.
+    pub slow_table_bytes: u64,
     /// How many times larger each level is than the one above.
     pub level_ratio: u32,
     /// Levels, level 0 included.
@@ -99,8 +101,10 @@ pub struct Config {
     pub manifest_bytes_max: u64,
     /// How long an operation on the slow tier may take before the tier counts as away.
     pub slow_deadline: Duration,
-    /// Bytes a compaction reads at once from each input.
+    /// Bytes a compaction reads at once from each input on the fast tier.
     pub compaction_readahead_bytes: usize,
+    /// The same on the slow tier, where the number of reads is what is short.
+    pub slow_readahead_bytes: usize,
     /// Most bytes a scan reads ahead at once.
     pub scan_readahead_bytes: usize,
     /// New tables are read back and checked before they are installed.

@@ -10,10 +10,11 @@ use crate::compaction::pick::OVERLAP_TABLES_FAST_MAX;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Fast capacity over memtable size, so that level 0 at its trigger and level 1 take a sixteenth each.
-const MEMTABLES_IN_FAST: u64 = 64;
-/// Fast capacity over table size (DESIGN section 8 asks for at least some 50).
-const TABLES_IN_FAST: u64 = 64;
+/// Fast capacity over the size of a memtable and of a table there, so that level 0 at its trigger and level 1 take a sixteenth each
+/// (DESIGN section 8 asks for at least some 50 tables).
+const PARTS_IN_FAST: u64 = 64;
+/// The same where what is hot is to fill the fast tier: half of what must stay free for work in flight.
+const PARTS_IN_FAST_TRACKED: u64 = 128;
 /// Fast capacity over manifest size.
 const MANIFESTS_IN_FAST: u64 = 128;
 /// What a process with a store has resident before it holds any data: 6 MiB of code, and the stacks of 20 threads, their
@@ -21,6 +22,8 @@ const MANIFESTS_IN_FAST: u64 = 128;
 const PROCESS_BYTES: u64 = 14 * MIB;
 /// What a store works well enough with, if it comes to that.
 const STORE_BYTES: u64 = 6 * MIB;
+/// Slow disks and cloud volumes count a read of up to about this as one.
+const SLOW_READ_BYTES_MAX: usize = 256 << 10;
 /// Memory over what all scans together read ahead.
 const SCANS_IN_MEMORY: u64 = 32;
 /// Memory over what the hot-key tracker may take.
@@ -91,7 +94,7 @@ fn memtables(options: &Options, choice: &mut Choice) -> Memtables {
     let share_bytes = options.memory / 100 * percent + options.memory % 100 * percent / 100;
     let count_max = choice.of("memtables_max", options.advanced.memtables_max, 4);
     let by_memory = share_bytes / count_max as u64;
-    let by_capacity = options.fast_capacity.map_or(u64::MAX, |bytes| bytes / MEMTABLES_IN_FAST);
+    let by_capacity = options.fast_capacity.map_or(u64::MAX, |bytes| bytes / parts_in_fast(options));
     let derived = by_memory.min(by_capacity).clamp(SIZE_BYTES_MIN, SIZE_BYTES_MAX);
     let bytes = choice.of("memtable_bytes", options.advanced.memtable_bytes, derived);
     Memtables { bytes, count_max, budget_bytes: bytes.saturating_mul(count_max as u64) }
@@ -101,8 +104,22 @@ fn table_bytes(options: &Options, memtable_bytes: u64, choice: &mut Choice) -> u
     let by_memtable = memtable_bytes.saturating_mul(4).clamp(2 * MIB, SIZE_BYTES_MAX);
     let derived = options
         .fast_capacity
-        .map_or(by_memtable, |bytes| (bytes / TABLES_IN_FAST).clamp(SIZE_BYTES_MIN, by_memtable));
+        .map_or(by_memtable, |bytes| (bytes / parts_in_fast(options)).clamp(SIZE_BYTES_MIN, by_memtable));
     choice.of("table_bytes", options.advanced.table_bytes, derived)
+}
+
+/// Tables of the slow tier need not be small where those of the fast one must.
+fn slow_table_bytes(options: &Options, table_bytes: u64) -> u64 {
+    let wanted = options.fast_capacity.map_or(table_bytes, |bytes| bytes / PARTS_IN_FAST);
+    if options.advanced.table_bytes.is_some() {
+        table_bytes
+    } else {
+        table_bytes.max(wanted.min(2 * table_bytes))
+    }
+}
+
+fn parts_in_fast(options: &Options) -> u64 {
+    if hotness(options) == Hotness::Off { PARTS_IN_FAST } else { PARTS_IN_FAST_TRACKED }
 }
 
 /// A compaction of one table meets about `level_ratio` tables below and writes them anew before it frees any. On the
@@ -223,7 +240,8 @@ pub(super) fn derive(options: &Options) -> Config {
     let manifest_bytes_max = choice.of("manifest_bytes_max", advanced.manifest_bytes_max, manifest);
     let wal = memtables.budget_bytes.saturating_add(memtables.bytes);
     let wal_bytes_max = choice.of("wal_bytes_max", advanced.wal_bytes_max, wal);
-    let compaction = compaction_bytes(options, table_bytes);
+    let slow_table_bytes = slow_table_bytes(options, table_bytes);
+    let compaction = compaction_bytes(options, slow_table_bytes);
     let fast_compaction = table_bytes.saturating_mul(OVERLAP_TABLES_FAST_MAX + 3).min(compaction);
     let fast_reserve = fast_compaction.saturating_add(memtables.bytes.saturating_mul(2));
     // The old manifest lives until the new one is durable.
@@ -265,6 +283,7 @@ pub(super) fn derive(options: &Options) -> Config {
         memtable_bytes: memtables.bytes,
         memtables_max: memtables.count_max,
         table_bytes,
+        slow_table_bytes,
         level_ratio: advanced.level_ratio,
         levels_max: advanced.levels_max,
         level1_bytes: memtables.bytes.saturating_mul(level0_compact_at as u64),
@@ -281,6 +300,9 @@ pub(super) fn derive(options: &Options) -> Config {
         manifest_bytes_max,
         slow_deadline: advanced.slow_deadline,
         compaction_readahead_bytes,
+        slow_readahead_bytes: compaction_readahead_bytes
+            .saturating_mul(4)
+            .clamp(compaction_readahead_bytes, SLOW_READ_BYTES_MAX.max(compaction_readahead_bytes)),
         scan_readahead_bytes,
         verify_new_tables: advanced.verify_new_tables,
         seed: advanced.seed,

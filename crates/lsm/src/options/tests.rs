@@ -41,10 +41,15 @@ fn every_size_of_store_gets_a_sound_shape_without_help() {
 }
 
 #[test]
-fn the_standard_small_benchmark_keeps_three_quarters_of_the_fast_tier_for_data() {
+fn the_standard_small_benchmark_keeps_five_sixths_of_the_fast_tier_for_data() {
     let config = tiered(100 * MIB).derive().unwrap();
-    assert_eq!(config.memtable_bytes, 100 * MIB / 64);
-    assert_eq!(config.table_bytes, 100 * MIB / 64);
+    assert_eq!(config.memtable_bytes, 100 * MIB / 128);
+    assert_eq!((config.table_bytes, config.slow_table_bytes), (100 * MIB / 128, 100 * MIB / 64));
+    assert!(config.fast_levels_bytes.unwrap() > 100 * MIB / 6 * 5);
+    let mut untracked = tiered(100 * MIB);
+    untracked.advanced.hotness = Some(Hotness::Off);
+    let config = untracked.derive().unwrap();
+    assert_eq!((config.memtable_bytes, config.table_bytes), (100 * MIB / 64, 100 * MIB / 64));
     assert!(config.fast_levels_bytes.unwrap() > 75 * MIB);
 }
 

@@ -27,6 +27,8 @@ pub struct Promoted {
     pub kind_byte: u8,
     /// The value as it is stored, the expiry before it.
     pub stored: Bytes,
+    /// Its key was hot before the read that found it.
+    pub was_hot: bool,
 }
 
 /// What became of an insertion.

@@ -53,9 +53,10 @@ impl Claimed {
         self.inside.len() + self.outside.len()
     }
 
-    /// The records that the compaction may write to the fast tier, as entries.
-    pub fn entries(&self) -> Vec<(Bytes, Bytes)> {
-        entries(&self.inside)
+    /// The records that the compaction may write to the fast tier, as entries; with `checked` only those that were hot before they
+    /// were read.
+    pub fn entries(&self, checked: bool) -> Vec<(Bytes, Bytes)> {
+        entries(self.inside.iter().filter(|(_, record)| record.was_hot || !checked))
     }
 
     /// Ends the claim of a compaction; `None` if what became of it is not known. What it only moved is still what the slow tier answers, so it goes back; what
@@ -81,11 +82,11 @@ pub fn bytes_of(records: &Records) -> u64 {
 }
 
 /// Records as entries of a table.
-pub fn entries(records: &Records) -> Vec<(Bytes, Bytes)> {
+pub fn entries<'a>(records: impl IntoIterator<Item = &'a (Bytes, Promoted)>) -> Vec<(Bytes, Bytes)> {
     let entry = |(key, record): &(Bytes, Promoted)| {
         let mut internal = Vec::with_capacity(key.len() + 8);
         append_internal(&mut internal, key, trailer(record.sequence, record.kind_byte));
         (Bytes::from(internal), record.stored.clone())
     };
-    records.iter().map(entry).collect()
+    records.into_iter().map(entry).collect()
 }

@@ -9,11 +9,12 @@
 //! Tests: `flush_tests.rs`, the model test.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin_base::events::What;
-use kelvin_base::{Error, ErrorKind, HotTracker, Lane, Result, Tier, seeded_bug};
+use kelvin_base::{Error, ErrorKind, Lane, Result, Tier, seeded_bug};
 
 use super::Promoted;
 use super::cache::RECORD_BYTES;
@@ -30,8 +31,14 @@ use crate::write::room::flush_slack_bytes;
 /// Less than this part of the cache is not worth a run (the paper: half a table). What the cache takes beside the records counts, or
 /// small records would never be enough.
 const WORTHWHILE: u64 = 4;
+/// Records that were read only once leave this part of the fast tier's levels free.
+const SLACK: u64 = 16;
+/// With one record in so many read before and not kept then, all are kept.
+const REGRET: usize = 8;
+/// A promotion that waits has room made for so many full caches.
+const AHEAD: u64 = 4;
 /// After a flush that could not be done, the next one waits.
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 impl Engine {
     /// Starts a promotion by flush unless one runs, or the last one failed a moment ago. Waits for nobody: a reader calls it.
@@ -46,15 +53,16 @@ impl Engine {
         self.env.executor.spawn(
             Lane::Flush,
             Box::new(move || {
-                let outcome = engine.guarded(|| engine.promote_all());
-                engine.end_promotion(&outcome);
+                let has_room = engine.has_room_for_promotion();
+                let outcome = if has_room { engine.guarded(|| engine.promote_all()) } else { Ok(()) };
+                engine.end_promotion(has_room, &outcome);
             }),
         );
     }
 
     /// Lets compactions of the slow tier begin again.
-    fn end_promotion(&self, outcome: &Result<()>) {
-        let wait = if outcome.is_err() { AGAIN_AFTER } else { Duration::ZERO };
+    fn end_promotion(&self, had_room: bool, outcome: &Result<()>) {
+        let wait = if had_room && outcome.is_ok() { Duration::ZERO } else { AGAIN_AFTER };
         let mut work = self.work.lock();
         work.promotion.end(self.env.clock.now().saturating_add(wait));
         work.running.keep_run(None);
@@ -78,11 +86,18 @@ impl Engine {
         let (claim, taken) = keyspace.promotion.claim_all();
         let _counted = self.files.memory.charge(MemoryPart::Promotion, bytes_of(&taken));
         let parts = self.config.hot_parts;
-        let tracker = self.hotness.of_keyspace(keyspace.id);
-        let is_hot = |(key, _): &(Bytes, Promoted)| {
-            parts.promotion_by_flush && (!parts.hotness_check || tracker.is_hot(key))
+        // With room to spare it costs next to nothing to keep what was read once: dropping a copy writes nothing. And where many are
+        // read again, too few were kept.
+        let again = taken.iter().filter(|(_, record)| record.was_hot).count();
+        let keeps_all = !parts.hotness_check || again * REGRET >= taken.len();
+        let mut spare_bytes = if keeps_all { u64::MAX } else { self.spare_fast_bytes() };
+        let is_wanted = |(key, record): &(Bytes, Promoted)| {
+            let bytes = (key.len() + record.stored.len()) as u64;
+            let is_wanted = record.was_hot || spare_bytes > bytes;
+            spare_bytes = spare_bytes.saturating_sub(bytes);
+            parts.promotion_by_flush && is_wanted
         };
-        let (hot, cold): (Records, Records) = taken.into_iter().partition(is_hot);
+        let (hot, cold): (Records, Records) = taken.into_iter().partition(is_wanted);
         if parts.promotion_by_flush {
             self.counters.work.boundary.not_hot_bytes.add(bytes_of(&cold));
         }
@@ -105,6 +120,45 @@ impl Engine {
             });
         }
         self.forgive_dropped(keyspace, outcome)
+    }
+
+    /// True if a run fits into the levels' part of the fast tier, with level 0 as large as it may become: what flushes and compactions
+    /// need is not for copies. If it does not, records stay where they are, nothing more is promoted meanwhile, and compactions make the
+    /// room, if what they move is colder.
+    fn has_room_for_promotion(&self) -> bool {
+        let (usable, used) = self.fast_levels_now();
+        let used = used.saturating_add(self.level_zero_growth_bytes());
+        let has_room = used.saturating_add(self.config.promotion_bytes_max) <= usable;
+        self.promotion_waits.store(!has_room, Ordering::Relaxed);
+        has_room
+    }
+
+    /// What tables may fill of the fast tier, and what they do, bytes.
+    fn fast_levels_now(&self) -> (u64, u64) {
+        let used = self.versions_now().iter().map(|version| version.tier_bytes(Tier::Fast)).sum();
+        (self.pick_config.fast_usable_bytes.saturating_sub(self.hotness_bytes()), used)
+    }
+
+    /// What level 0 will grow by before it is merged down, bytes.
+    fn level_zero_growth_bytes(&self) -> u64 {
+        let newest: u64 = self.versions_now().iter().map(|version| version.levels[0].size_bytes()).sum();
+        let newest_max = self.config.memtable_bytes.saturating_mul(self.config.level0_compact_at as u64);
+        newest_max.saturating_sub(newest)
+    }
+
+    /// What compactions are to leave free for a promotion that waits, bytes; 0 if none does.
+    pub(crate) fn promotion_wants_bytes(&self) -> u64 {
+        if !self.promotion_waits.load(Ordering::Relaxed) {
+            return 0;
+        }
+        self.level_zero_growth_bytes().saturating_add(AHEAD * self.config.promotion_bytes_max)
+    }
+
+    /// What of the fast tier no level fills and no step of a compaction will want soon, bytes.
+    pub(super) fn spare_fast_bytes(&self) -> u64 {
+        let (usable, used) = self.fast_levels_now();
+        let used = used.saturating_add(self.level_zero_growth_bytes());
+        usable.saturating_sub(used).saturating_sub(usable / SLACK)
     }
 
     fn write_run(&self, keyspace: &KeyspaceState, hot: &Records) -> Result<()> {

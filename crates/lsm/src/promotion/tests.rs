@@ -58,7 +58,8 @@ fn bytes(key: char) -> Bytes {
 
 /// A record whose sequence number is its key.
 fn record(key: char) -> Promoted {
-    Promoted { sequence: key.into(), kind_byte: Kind::Copy as u8, stored: key.to_string().into() }
+    let stored = key.to_string().into();
+    Promoted { sequence: key.into(), kind_byte: Kind::Copy as u8, stored, was_hot: true }
 }
 
 fn names(taken: &[(Bytes, Promoted)]) -> String {

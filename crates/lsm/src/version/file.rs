@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use kelvin_base::{Error, Result};
@@ -96,6 +96,7 @@ pub struct TableFile {
     slot: Arc<Slot>,
     being_compacted: AtomicBool,
     times_kept: AtomicU8,
+    cooled_at: AtomicU64,
     obsolete: AtomicBool,
 }
 
@@ -109,6 +110,7 @@ impl TableFile {
             slot: Arc::default(),
             being_compacted: AtomicBool::new(false),
             times_kept: AtomicU8::new(0),
+            cooled_at: AtomicU64::new(u64::MAX),
             obsolete: AtomicBool::new(false),
         }
     }
@@ -171,6 +173,18 @@ impl TableFile {
     /// Says how many boundary compactions in a row have kept nearly all of it: the next one keeps less, so that picking ends.
     pub fn set_times_kept(&self, times: u8) {
         self.times_kept.store(times, Ordering::Relaxed);
+    }
+
+    /// The tracker's turn ([`kelvin_base::HotTracker::turn`]) at which the hot level was last rid of what was not hot, as far as this
+    /// table's records were in it; `None` if they were not.
+    #[must_use]
+    pub fn cooled_at(&self) -> Option<u64> {
+        Some(self.cooled_at.load(Ordering::Relaxed)).filter(|turn| *turn != u64::MAX)
+    }
+
+    /// Sets that.
+    pub fn set_cooled_at(&self, turn: u64) {
+        self.cooled_at.store(turn, Ordering::Relaxed);
     }
 
     /// The file is deleted once nobody holds it any more. Only after an edit without it is durable.

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use kelvin_base::{hash64, seeded_bug};
+use kelvin_base::{Error, SEQUENCE_MAX, hash64, seeded_bug};
+use kelvin_table::{LookupKey, ReadIo};
 
 use crate::version::TableFile;
 
@@ -39,15 +40,17 @@ impl Below {
         }
     }
 
-    /// True if a table has `user_key`, and rarely if none has: asks their filters. A table that cannot be opened may have it.
-    pub fn may_have(&mut self, user_key: &[u8]) -> bool {
+    /// True if a table has an entry of `user_key`: where a filter cannot exclude it, the table is read. One that cannot be read may
+    /// have it.
+    pub fn has(&mut self, user_key: &[u8]) -> bool {
         let Self::Runs(runs) = self else { return true };
-        let hash = hash64(user_key);
-        let has = |file: &Arc<TableFile>| {
-            file.table()
-                .map_or(!seeded_bug!("unreadable-run-guards-nothing"), |table| table.may_contain(hash))
+        let key = LookupKey { user_key, hash: hash64(user_key), at: SEQUENCE_MAX };
+        let found = |file: &Arc<TableFile>| {
+            let table = file.table()?;
+            Ok::<_, Error>(table.may_contain(key.hash) && table.get(&key, &mut ReadIo::default())?.is_some())
         };
-        runs.iter_mut().any(|run| run.at(user_key).is_some_and(has))
+        let unreadable = !seeded_bug!("unreadable-run-guards-nothing");
+        runs.iter_mut().any(|run| run.at(user_key).is_some_and(|file| found(file).unwrap_or(unreadable)))
     }
 
     /// True if a deeper table's range meets `[start, end)`. Asks no cursor, so ranges may come in any order.

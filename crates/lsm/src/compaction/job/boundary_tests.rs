@@ -87,6 +87,7 @@ impl World {
             self.tree.levels[0].iter().map(|file| vec![Arc::clone(file)]).collect();
         above.push(self.tree.levels[LAST_FAST].clone());
         let tracker = Arc::new(HashTracker { seed: dice.below(1000), hot: [100, 256][dice.index(2)] });
+        let tracker = (dice.index(2) == 0).then_some(tracker as _);
         ctx.cooling = Some(Arc::new(Cooling { tracker, above }));
         let output = run(&plan, &ctx).unwrap();
         self.merged += usize::from(!output.tables.is_empty());

@@ -126,26 +126,16 @@ impl Case {
     fn compact(&self, words: &str) -> String {
         let word = |name: &str| words.split(' ').find_map(|word| word.strip_prefix(name));
         let target_bytes = word("target=").map_or(1 << 20, |bytes| bytes.parse().unwrap());
+        let tier = if word("slow").is_some() { Tier::Slow } else { Tier::Fast };
         let plan = Plan {
-            retain_level: None,
-            keeps_hot: false,
-            evicts: Vec::new(),
-            keyspace: 0,
-            reason: Reason::Size,
             inputs: self.inputs.clone(),
-            output_level: 5,
-            output_tier: if word("slow").is_some() { Tier::Slow } else { Tier::Fast },
             target_file_bytes: target_bytes,
             overlap_bytes_max: 10 * target_bytes,
             bottommost: word("bottom").is_some(),
-            trivial_move: false,
             grandparents: self.grandparents.clone(),
             boundaries: word("split=")
                 .map_or_else(Vec::new, |keys| keys.split(',').map(|key| key.to_owned().into()).collect()),
-            space_bytes: [0; 2],
-            input_bytes: 0,
-            smallest: Bytes::new(),
-            largest: Bytes::new(),
+            ..Plan::new(0, Reason::Size, 5, tier)
         };
         let output = run(&plan, &self.ctx).unwrap();
         let mut out = String::new();

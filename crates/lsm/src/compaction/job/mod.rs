@@ -111,8 +111,10 @@ pub struct JobContext {
     /// Tables below the output, as runs of disjoint tables in key order ([`deeper_runs`]). Not used by flushes nor by
     /// plans marked bottommost.
     pub deeper: Vec<Vec<Arc<TableFile>>>,
-    /// Bytes read at once from each input table.
-    pub readahead_bytes: usize,
+    /// The user keys to merge: from the first on, to before the second; `None` where the inputs end.
+    pub range: (Option<Bytes>, Option<Bytes>),
+    /// Bytes read at once from each input table, by its tier.
+    pub readahead_bytes: [usize; 2],
     /// Where the job's memory is counted; `None` where nobody counts.
     pub memory: Option<MemoryBudget>,
     /// Set to stop the job, which then answers `Busy`.
@@ -155,12 +157,12 @@ pub struct Retention {
     pub promoted: Vec<(Bytes, Bytes)>,
 }
 
-/// What a merge of runs of the hot level drops besides duplicates: copies that are no longer hot, and those above which
-/// something newer may lie. A filter may err: then the record is promoted anew when it is read again.
+/// What a merge of runs of the hot level drops besides duplicates: copies above which something newer lies, and, if room is
+/// short, those that are not hot.
 #[derive(Debug)]
 pub struct Cooling {
-    /// Tells which keys are hot.
-    pub tracker: Arc<dyn HotTracker>,
+    /// Tells which keys are hot; `None` if the others may stay.
+    pub tracker: Option<Arc<dyn HotTracker>>,
     /// The tables of the fast levels, as runs of disjoint tables in key order.
     pub above: Vec<Vec<Arc<TableFile>>>,
 }
@@ -257,7 +259,8 @@ pub struct JobStats {
 }
 
 impl JobStats {
-    fn add(&mut self, other: &Self) {
+    /// Adds those of another job, or of a part of one.
+    pub fn add(&mut self, other: &Self) {
         for tier in 0..2 {
             self.read_bytes[tier] += other.read_bytes[tier];
             self.reads[tier] += other.reads[tier];

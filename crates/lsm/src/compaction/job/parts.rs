@@ -153,11 +153,12 @@ impl Work {
     }
 
     fn run_part(&self, part: usize) -> Result<Merged> {
-        let lower = part.checked_sub(1).and_then(|before| self.boundaries.get(before));
-        let upper = self.boundaries.get(part);
-        let (sources, fast_sources) = self.sources(lower, upper);
+        let (first, end) = &self.ctx.range;
+        let lower = part.checked_sub(1).and_then(|before| self.boundaries.get(before)).or(first.as_ref());
+        let upper = self.boundaries.get(part).or(end.as_ref());
+        let (sources, fast_sources, ahead) = self.sources(lower, upper);
         // Each source holds what it read ahead, and one of them at a time the bytes it reads.
-        let ahead = self.ctx.readahead_bytes as u64 * (sources.len() as u64 + 1);
+        let ahead = ahead.iter().sum::<u64>() + ahead.iter().max().copied().unwrap_or(0);
         let _counted = self.ctx.memory.as_ref().map(|memory| memory.charge(MemoryPart::Readers, ahead));
         let mut merge = MergingIter::new(sources);
         let shape = Shape {
@@ -184,11 +185,10 @@ impl Work {
                 guards: Below::runs(&retention.guards),
             });
         }
-        pass.cooler = self
-            .ctx
-            .cooling
-            .as_ref()
-            .map(|cooling| Cooler { tracker: &*cooling.tracker, above: Below::runs(&cooling.above) });
+        pass.cooler = self.ctx.cooling.as_ref().map(|cooling| Cooler {
+            tracker: cooling.tracker.as_deref(),
+            above: Below::runs(&cooling.above),
+        });
         let (tables, mut stats) = merge::run(&mut merge, lower, upper, pass)?;
         for source in merge.sources() {
             for (tier, io) in source.take_io().into_iter().enumerate() {
@@ -206,23 +206,23 @@ impl Work {
     }
 
     /// The inputs that meet the part: records of the promotion cache first, then each L0 table alone and each deeper level
-    /// as one source. How many of the tables' sources may stay where they are: the first ones.
-    fn sources(&self, lower: Option<&Bytes>, upper: Option<&Bytes>) -> (Vec<Source>, usize) {
-        let scan = ScanOptions {
-            readahead_bytes: self.ctx.readahead_bytes,
-            sequential: true,
-            ..ScanOptions::default()
-        };
+    /// as one source. How many of the tables' sources may stay where they are: the first ones. What each source reads ahead, bytes.
+    fn sources(&self, lower: Option<&Bytes>, upper: Option<&Bytes>) -> (Vec<Source>, usize, Vec<u64>) {
+        let scan = ScanOptions { sequential: true, ..ScanOptions::default() };
         let (low, high) = (lower.map(Bytes::as_ref), upper.map(Bytes::as_ref));
         let mut sources = Vec::new();
-        let mut fast_sources = 0;
+        let (mut fast_sources, mut ahead) = (0, Vec::new());
         for (level, files) in &self.plan.inputs {
+            let tier = files.first().map_or(Tier::Fast, |file| file.meta.tier);
+            let scan = ScanOptions { readahead_bytes: self.ctx.readahead_bytes[tier.index()], ..scan };
             let met = files.iter().filter(|file| file.meta.meets(low, high)).map(Arc::clone);
+            let before = sources.len();
             if *level == 0 {
                 sources.extend(met.map(|file| LevelIter::of_files(vec![file], scan)));
             } else {
                 sources.push(LevelIter::of_files(met.collect(), scan));
             }
+            ahead.resize(ahead.len() + sources.len() - before, scan.readahead_bytes as u64);
             if self.plan.retain_level == Some(*level) {
                 fast_sources = sources.len();
             }
@@ -231,6 +231,6 @@ impl Work {
         let promoted = self.ctx.retention.iter().filter(|retention| !retention.promoted.is_empty());
         let promoted =
             promoted.map(|retention| Source::Boxed(Box::new(PromotedIter::new(Arc::clone(retention)))));
-        (promoted.chain(tables.map(Source::Level)).collect(), fast_sources)
+        (promoted.chain(tables.map(Source::Level)).collect(), fast_sources, ahead)
     }
 }

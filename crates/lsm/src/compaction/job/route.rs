@@ -9,7 +9,7 @@
 //!   merge writes to the output level, or that lies deeper. A record of the slow tier never moves up by itself.
 //! - Deletions go on, and range tombstones.
 //! - H1 A run of the hot level may hold a copy of a key of which the fast tier has something newer. All that the fast tier has
-//!   of such a key, deletions included, stays above the run. The runs' filters tell the key; they never miss one. Where a
+//!   of such a key, deletions included, stays above the run. Where the runs' filters cannot exclude a key, the runs are read. Where a
 //!   range tombstone would have to stay too, or nothing shall stay, the plan evicts the runs' tables instead.
 //!
 //! Tests: `tests.rs` (`boundary_compactions_...`; each condition of [`HotSide::way`] left out fails it).
@@ -85,7 +85,7 @@ impl HotSide<'_> {
 
     /// True if what `source` says of `key` must stay above the hot level.
     pub fn guards(&mut self, key: &[u8], source: usize) -> bool {
-        self.is_fast(source) && self.guards.may_have(key)
+        self.is_fast(source) && self.guards.has(key)
     }
 
     /// Writes an entry that stays.
@@ -115,8 +115,8 @@ impl HotSide<'_> {
 
 /// Judges the copies of a merge of runs of the hot level.
 pub struct Cooler<'a> {
-    /// Tells what is hot.
-    pub tracker: &'a dyn HotTracker,
+    /// Tells what is hot; `None` if what is not may stay.
+    pub tracker: Option<&'a dyn HotTracker>,
     /// The fast levels.
     pub above: Below,
 }
@@ -126,7 +126,9 @@ impl Cooler<'_> {
     pub fn way(&mut self, key: &[u8], kind_byte: u8) -> Way {
         let is_copy = Kind::from_byte(kind_byte) == Some(Kind::Copy);
         let keeps_stale = seeded_bug!("stale-copy-survives-its-merge");
-        let is_useless = is_copy && (!self.tracker.is_hot(key) || (self.above.may_have(key) && !keeps_stale));
+        let is_cold = |tracker: &dyn HotTracker| !tracker.is_hot(key);
+        let is_useless =
+            is_copy && (self.tracker.is_some_and(is_cold) || (self.above.has(key) && !keeps_stale));
         if is_useless { Way::Nowhere } else { Way::Output }
     }
 }

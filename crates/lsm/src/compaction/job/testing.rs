@@ -43,6 +43,12 @@ impl HotTracker for HashTracker {
     fn hot_keys(&self, _: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
         Box::new(NoTracker)
     }
+
+    fn catch_up(&self) {}
+
+    fn turn(&self) -> u64 {
+        0
+    }
 }
 
 /// Table files on a storage.
@@ -108,7 +114,8 @@ impl TestFiles {
             options: self.options,
             snapshots,
             deeper: Vec::new(),
-            readahead_bytes: 256,
+            range: (None, None),
+            readahead_bytes: [256, 512],
             memory: None,
             cancel: Arc::new(AtomicBool::new(false)),
             limiter: None,

@@ -26,24 +26,10 @@ pub(super) const KEYS: u64 = 24;
 
 pub(super) fn plan(inputs: Vec<(usize, Vec<Arc<TableFile>>)>, output_level: usize) -> Plan {
     Plan {
-        keyspace: 0,
-        reason: Reason::Size,
         inputs,
-        output_level,
-        output_tier: Tier::Fast,
-        retain_level: None,
-        keeps_hot: false,
-        evicts: Vec::new(),
         target_file_bytes: 1 << 20,
         overlap_bytes_max: 10 << 20,
-        bottommost: false,
-        trivial_move: false,
-        grandparents: Vec::new(),
-        boundaries: Vec::new(),
-        space_bytes: [0; 2],
-        input_bytes: 0,
-        smallest: Bytes::new(),
-        largest: Bytes::new(),
+        ..Plan::new(0, Reason::Size, output_level, Tier::Fast)
     }
 }
 

@@ -145,10 +145,6 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     let output_tier = tier_of(choice.output_level, input.config.two_tiers);
     let table_bytes = input.config.table_bytes[output_tier.index()].max(1);
     let mut plan = Plan {
-        keyspace: version.keyspace,
-        reason: choice.reason,
-        output_level: choice.output_level,
-        output_tier,
         retain_level,
         keeps_hot,
         evicts,
@@ -156,14 +152,12 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         target_file_bytes: if choice.output_level == 0 { u64::MAX } else { table_bytes },
         overlap_bytes_max: table_bytes.saturating_mul(overlap_tables_max(input, &grandparents)),
         bottommost,
-        trivial_move: false,
         grandparents,
-        boundaries: Vec::new(),
-        space_bytes: [0; 2],
         input_bytes: all.iter().map(|file| file.meta.size_bytes).sum(),
         smallest,
         largest,
         inputs,
+        ..Plan::new(version.keyspace, choice.reason, choice.output_level, output_tier)
     };
     plan.trivial_move = is_trivial(input, &plan, &all, choice.level);
     if !plan.trivial_move {

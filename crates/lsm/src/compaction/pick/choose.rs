@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kelvin_base::{HotTracker, KeyRange, Tier};
 
 use super::build::{Choice, Keeps, build, hull, meeting, mostly_expired, tier_of};
-use super::hot::tend;
+use super::hot::{cool, give_up_least, tend};
 use super::{PickInput, Plan, Reason, Targets, shares, targets};
 use crate::hotness::of_keyspace::OfKeyspace;
 use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, Version, is_hot_run, next_level};
@@ -28,6 +28,7 @@ enum What {
     LevelZero,
     Level(usize, Reason),
     HotRuns,
+    Cool,
     Clean,
 }
 
@@ -54,6 +55,7 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
                 one_level(input, candidate.version, (level, next_level(level)), reason, &mut accept)
             }
             What::HotRuns => tend(input, candidate.version, &mut accept),
+            What::Cool => cool(input, candidate.version, &mut accept),
             What::Clean => clean(input, candidate.version, &mut accept),
         };
         if plan.is_some() {
@@ -68,7 +70,10 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
 
 /// True if the free space holds what `plan` may write.
 pub(super) fn fits(input: &PickInput<'_>, plan: &Plan) -> bool {
-    plan.space_bytes.iter().zip(input.free_bytes).all(|(need, free)| *need <= free)
+    let makes_room = plan.output_tier == Tier::Slow && plan.touches(Tier::Fast);
+    let kept_bytes = if makes_room { 0 } else { input.kept_bytes };
+    let free_bytes = [input.free_bytes[0].saturating_sub(kept_bytes), input.free_bytes[1]];
+    plan.space_bytes.iter().zip(free_bytes).all(|(need, free)| *need <= free)
 }
 
 /// True unless plans of this kind wait after a failure.
@@ -106,6 +111,8 @@ fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
                     _ => What::LevelZero,
                 };
                 add(URGENT.saturating_add(score(bytes, share_bytes)), what);
+                // Ahead of it.
+                add(u64::MAX, What::Cool);
             }
         }
         add(0, What::HotRuns);
@@ -241,6 +248,11 @@ fn ranked(input: &PickInput<'_>, version: &Version, (level, output_level): (usiz
         tier_of(level, two_tiers) == Tier::Fast && tier_of(output_level, two_tiers) == Tier::Slow;
     let tracker = input.tracker.filter(|_| is_boundary && level > 0);
     let tracker = tracker.map(|tracker| OfKeyspace::new(tracker, version.keyspace));
+    // What the tracker calls hot lies in the hot level first of all.
+    let of_hot = tracker.map_or((0, 1), |tracker| {
+        let all_bytes = tracker.hot_size(KeyRange::ALL);
+        (all_bytes.saturating_sub(hot_level_bytes(version)), all_bytes.max(1))
+    });
     let files = &version.levels[level].tables;
     let free = (0..files.len()).filter(|at| !files[*at].is_being_compacted());
     let rank = |at: usize| {
@@ -252,8 +264,8 @@ fn ranked(input: &PickInput<'_>, version: &Version, (level, output_level): (usiz
         let size_bytes: u64 = tables.iter().map(|file| file.meta.size_bytes).sum();
         let (start, last) = (range.0.as_ref(), range.1.as_ref());
         let end = if range.2 { Bound::Excluded(last) } else { Bound::Included(last) };
-        let hot_bytes =
-            tracker.map_or(0, |tracker| tracker.hot_size(KeyRange { start, end })).min(size_bytes);
+        let hot_bytes = tracker.map_or(0, |tracker| tracker.hot_size(KeyRange { start, end }));
+        let hot_bytes = scaled(hot_bytes, of_hot).min(size_bytes);
         let benefit_bytes = size_bytes - hot_bytes;
         let keeps = match tables.iter().map(|file| file.times_kept()).max() {
             _ if tracker.is_none() => Keeps::Nothing,
@@ -274,6 +286,15 @@ fn ranked(input: &PickInput<'_>, version: &Version, (level, output_level): (usiz
     order
 }
 
+/// Bytes of the runs of the hot level.
+pub(super) fn hot_level_bytes(version: &Version) -> u64 {
+    version.levels[LEVELS_FAST..FIRST_SLOW].iter().map(|run| run.tier_bytes(Tier::Fast)).sum()
+}
+
+fn scaled(bytes: u64, (part, whole): (u64, u64)) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(part) / u128::from(whole)).unwrap_or(u64::MAX)
+}
+
 /// The first of `files` and those after it that are no more than a table together: what boundary compactions left of
 /// several tables becomes one again.
 fn neighbours(input: &PickInput<'_>, files: &[Arc<TableFile>]) -> Vec<Arc<TableFile>> {
@@ -286,7 +307,8 @@ fn neighbours(input: &PickInput<'_>, files: &[Arc<TableFile>]) -> Vec<Arc<TableF
     files.iter().take(count).map(Arc::clone).collect()
 }
 
-/// A compaction of the best table of `level` into `output_level`, levels between being empty.
+/// A compaction of the best table of `level` into `output_level`, levels between being empty. What is hot leaves the fast tier
+/// only when nobody can write any more, and where copies are in its range not before these were given up.
 fn one_level(
     input: &PickInput<'_>,
     version: &Version,
@@ -294,21 +316,24 @@ fn one_level(
     reason: Reason,
     accept: &mut dyn FnMut(&Plan) -> bool,
 ) -> Option<Plan> {
-    let mut too_large = None;
-    for Ranked { tables, keeps, .. } in ranked(input, version, (level, output_level)) {
-        let mut with = |keeps| {
-            let choice = Choice { reason, level, tables: tables.clone(), output_level, keeps };
-            build(input, version, choice).filter(|plan| accept(plan))
-        };
-        // Without room for what stays, everything goes.
-        let plan = with(keeps).or_else(|| (keeps != Keeps::Nothing).then(|| with(Keeps::Nothing)).flatten());
-        let Some(plan) = plan else { continue };
-        if plan.input_bytes <= input.config.plan_bytes_max {
-            return Some(plan);
+    let order = ranked(input, version, (level, output_level));
+    let may_leave = input.tracker.is_none() || reason != Reason::FastFull || input.needs_room;
+    let mut first = |keeps_of: &dyn Fn(&Ranked) -> Option<Keeps>| {
+        let mut too_large = None;
+        for one in &order {
+            let Some(keeps) = keeps_of(one) else { continue };
+            let choice = Choice { reason, level, tables: one.tables.clone(), output_level, keeps };
+            let Some(plan) = build(input, version, choice).filter(|plan| accept(plan)) else { continue };
+            if plan.input_bytes <= input.config.plan_bytes_max {
+                return Some(plan);
+            }
+            too_large.get_or_insert(plan);
         }
-        too_large.get_or_insert(plan);
-    }
-    too_large
+        too_large
+    };
+    let plan = first(&|one| (may_leave || one.keeps == Keeps::Hot).then_some(one.keeps));
+    let may_evict = may_leave && input.running.writing_slow() == 0 && hot_level_bytes(version) == 0;
+    plan.or_else(|| first(&|one| (may_evict && one.keeps != Keeps::Nothing).then_some(Keeps::Nothing)))
 }
 
 fn is_dense(file: &TableFile) -> bool {
@@ -354,7 +379,9 @@ pub(super) fn make_room(input: &PickInput<'_>) -> Option<Plan> {
     order.into_iter().find_map(|version| {
         let from = (0..LEVELS_FAST).rfind(|level| !version.levels[*level].tables.is_empty())?;
         if from > 0 {
-            return one_level(input, version, (from, FIRST_SLOW), Reason::FastFull, &mut accept);
+            let down = one_level(input, version, (from, FIRST_SLOW), Reason::FastFull, &mut accept);
+            let gives_up = input.needs_room && input.running.is_empty();
+            return down.or_else(|| gives_up.then(|| give_up_least(version)).flatten());
         }
         // While others of level 0 are on their way down, a newer one must not overtake them.
         if input.running.reads_l0(version.keyspace) {

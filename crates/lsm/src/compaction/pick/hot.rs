@@ -1,17 +1,20 @@
 //! The runs of the hot level: when they are merged, and when they are given up (DESIGN section 6).
 //!
-//! Runs of about one size are merged into one, which drops what is no longer hot and what something newer above shadows. Copies
-//! can always be given up: they are when nobody tracks heat any more, or when no run is free and none can be merged.
+//! Runs of about one size are merged into one, which drops what something newer above shadows; so is the whole hot level when the
+//! fast tier is full and much of it is cold, which drops that too. A merge goes by steps and needs room for one of them, or the hot level
+//! could fill no more than half of the fast tier. Copies can always be given up: they are when nobody tracks heat any more,
+//! or when no run is free and none can be merged.
 //!
 //! Tests: `tests.rs` (testdata/pick/runs.txt).
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::Tier;
+use kelvin_base::{HotTracker, KeyRange, Tier};
 
-use super::build::{boundaries, hull, with_framing};
+use super::build::{hull, with_framing};
 use super::{PickInput, Plan, Reason};
+use crate::hotness::of_keyspace::OfKeyspace;
 use crate::version::{FIRST_SLOW, HOT_RUNS, LEVELS_FAST, TableFile, Version};
 
 /// So many runs of about one size become one.
@@ -20,6 +23,11 @@ const FAN_OUT: usize = 4;
 const ALIKE: u64 = 3;
 /// With no more runs free than this, runs of any size are merged.
 const FREE_MIN: usize = 2;
+
+/// A merge of runs goes by steps that read about so many tables.
+const STEP_TABLES: u64 = 4;
+/// Copies that are not hot any more are looked for when they may be one byte in so many of the hot level.
+const COLD: u64 = 8;
 
 struct Run<'a> {
     level: usize,
@@ -33,7 +41,7 @@ pub(super) fn tend(
     version: &Version,
     accept: &mut dyn FnMut(&Plan) -> bool,
 ) -> Option<Plan> {
-    let (used, runs) = idle_runs(version);
+    let (runs, used) = free_runs(version);
     if input.tracker.is_none() {
         return give_up(version, &runs);
     }
@@ -43,8 +51,31 @@ pub(super) fn tend(
     plan.or_else(|| if used == HOT_RUNS { give_up(version, runs.get(..1)?) } else { None })
 }
 
-/// How many runs are in use, and those that nothing works on, the smallest first.
-fn idle_runs(version: &Version) -> (usize, Vec<Run<'_>>) {
+/// Merges the whole hot level anew when the fast tier is full and, as far as the tracker can tell, much of it is cold: that frees
+/// room without a write to the slow tier. Once for each time that keys may have ceased to be hot.
+pub(super) fn cool(
+    input: &PickInput<'_>,
+    version: &Version,
+    accept: &mut dyn FnMut(&Plan) -> bool,
+) -> Option<Plan> {
+    let tracker = OfKeyspace::new(input.tracker?, version.keyspace);
+    let (runs, used) = free_runs(version);
+    if runs.len() < used {
+        return None;
+    }
+    let turn = tracker.turn();
+    let is_done = runs.iter().flat_map(|run| run.tables).any(|file| file.cooled_at() == Some(turn));
+    let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+    let cold_bytes = bytes.saturating_sub(tracker.hot_size(KeyRange::ALL));
+    if is_done || bytes == 0 || cold_bytes < bytes / COLD {
+        return None;
+    }
+    let plan = merge_runs(input, version, &runs)?;
+    Some(Plan { keeps_hot: true, ..plan }).filter(|plan| accept(plan))
+}
+
+/// The runs of which no table is being compacted, the smallest first, and how many there are with the others.
+fn free_runs(version: &Version) -> (Vec<Run<'_>>, usize) {
     let mut runs: Vec<Run<'_>> = (LEVELS_FAST..FIRST_SLOW)
         .map(|level| (level, &version.levels[level]))
         .filter(|(_, run)| !run.tables.is_empty())
@@ -53,12 +84,12 @@ fn idle_runs(version: &Version) -> (usize, Vec<Run<'_>>) {
     let used = runs.len();
     runs.retain(|run| run.tables.iter().all(|file| !file.is_being_compacted()));
     runs.sort_by_key(|run| (run.bytes, run.level));
-    (used, runs)
+    (runs, used)
 }
 
 /// A merge of the two smallest runs.
 pub(super) fn merge_two(input: &PickInput<'_>, version: &Version) -> Option<Plan> {
-    merge_runs(input, version, idle_runs(version).1.get(..2)?)
+    merge_runs(input, version, free_runs(version).0.get(..2)?)
 }
 
 /// The smallest runs of about one size, if there are enough of them.
@@ -70,22 +101,50 @@ fn alike<'r, 'a>(runs: &'r [Run<'a>]) -> Option<&'r [Run<'a>]> {
     })
 }
 
+/// Merges `group` into the largest of it, a range of its tables after the other.
 fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>]) -> Option<Plan> {
-    let is_free = |level: &usize| {
-        version.levels[*level].tables.is_empty() && !input.running.outputs(version.keyspace, *level)
-    };
-    let output_level = (LEVELS_FAST..FIRST_SLOW).find(is_free)?;
-    let inputs: Vec<(usize, Vec<Arc<TableFile>>)> =
-        group.iter().map(|run| (run.level, run.tables.to_vec())).collect();
+    let (base, others) = group.split_last()?;
     let all: Vec<Arc<TableFile>> = group.iter().flat_map(|run| run.tables).map(Arc::clone).collect();
     let (smallest, largest, _) = hull(&all)?;
     let table_bytes = input.config.table_bytes[Tier::Fast.index()].max(1);
-    let mut plan = Plan { inputs, output_level, smallest, largest, ..empty(version) };
-    plan.input_bytes = group.iter().map(|run| run.bytes).sum();
-    plan.target_file_bytes = table_bytes;
-    plan.boundaries = boundaries(&plan, input.config.parts_max, table_bytes);
-    plan.space_bytes[Tier::Fast.index()] = with_framing(&plan, plan.input_bytes, table_bytes);
+    let input_bytes: u64 = group.iter().map(|run| run.bytes).sum();
+    // What a step reads is that part of all runs which it takes of the largest.
+    let of_base_bytes = base.bytes / (input_bytes / table_bytes / STEP_TABLES).max(1);
+    let mut plan = Plan {
+        inputs: group.iter().map(|run| (run.level, run.tables.to_vec())).collect(),
+        target_file_bytes: table_bytes,
+        boundaries: steps(base.tables, of_base_bytes),
+        input_bytes,
+        smallest,
+        largest,
+        ..Plan::new(version.keyspace, Reason::HotRuns, base.level, Tier::Fast)
+    };
+    // A table is removed once the steps have passed its end: of each run one is there twice at most.
+    let largest_of = |run: &Run<'_>| run.tables.iter().map(|file| file.meta.size_bytes).max();
+    let twice_bytes: u64 = others.iter().filter_map(largest_of).sum();
+    let step_bytes = of_base_bytes.saturating_add(table_bytes).min(base.bytes);
+    let step_bytes = input_bytes / base.bytes.max(1) * step_bytes + step_bytes;
+    plan.step_bytes = with_framing(&plan, step_bytes.min(input_bytes), table_bytes);
+    plan.space_bytes[Tier::Fast.index()] = plan.step_bytes + twice_bytes.min(input_bytes - base.bytes);
     Some(plan)
+}
+
+/// First keys of those of `tables` at which a step begins, about `bytes` behind the one before.
+fn steps(tables: &[Arc<TableFile>], bytes: u64) -> Vec<Bytes> {
+    let (mut begins, mut since_bytes) = (Vec::new(), 0);
+    for file in tables {
+        if since_bytes > 0 && since_bytes >= bytes {
+            begins.push(file.meta.smallest.clone());
+            since_bytes = 0;
+        }
+        since_bytes += file.meta.size_bytes;
+    }
+    begins
+}
+
+/// Removes the smallest run: the room is there at once, and nothing is written.
+pub(super) fn give_up_least(version: &Version) -> Option<Plan> {
+    give_up(version, free_runs(version).0.get(..1)?)
 }
 
 /// Removes `runs`.
@@ -93,28 +152,8 @@ fn give_up(version: &Version, runs: &[Run<'_>]) -> Option<Plan> {
     let tables =
         |run: &Run<'_>| run.tables.iter().map(|file| (run.level, Arc::clone(file))).collect::<Vec<_>>();
     let evicts: Vec<_> = runs.iter().flat_map(tables).collect();
-    (!evicts.is_empty()).then(|| Plan { evicts, trivial_move: true, ..empty(version) })
-}
-
-fn empty(version: &Version) -> Plan {
-    Plan {
-        keyspace: version.keyspace,
-        reason: Reason::HotRuns,
-        inputs: Vec::new(),
-        output_level: LEVELS_FAST,
-        output_tier: Tier::Fast,
-        retain_level: None,
-        keeps_hot: false,
-        evicts: Vec::new(),
-        target_file_bytes: u64::MAX,
-        overlap_bytes_max: u64::MAX,
-        bottommost: false,
-        trivial_move: false,
-        grandparents: Vec::new(),
-        boundaries: Vec::new(),
-        space_bytes: [0; 2],
-        input_bytes: 0,
-        smallest: Bytes::new(),
-        largest: Bytes::new(),
-    }
+    (!evicts.is_empty()).then(|| {
+        let nothing = Plan::new(version.keyspace, Reason::HotRuns, LEVELS_FAST, Tier::Fast);
+        Plan { evicts, trivial_move: true, ..nothing }
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! Two tiers (HotRAP section 4.1, "RocksDB-fat", and section 3.6): a keyspace's share of the fast tier is cut into levels by the
 //! ratio, from the last fast level up, as long as a level is worth having; the first slow level is `ratio × cold` times
-//! the last fast one, the following ones grow by the ratio, the last is unbounded. A slow level with little below it may hold up to twice that, since a
+//! the last fast one, the following ones are as large as if it were `ratio` times, and the last is unbounded. A slow level with little below it may hold up to twice that, since a
 //! level more is a read of the slow tier more for every scan; what it may hold falls evenly as the one below fills, so
 //! that no half of a level is owed at once. One tier: from the bottom's actual size up. Tests: `tests.rs`.
 
@@ -11,7 +11,12 @@ use std::sync::Arc;
 use kelvin_base::Tier;
 
 use super::PickConfig;
+use super::build::OVERLAP_TABLES_FAST_MAX;
+use super::choose::hot_level_bytes;
 use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, Version};
+
+/// The runs of the hot level leave the fast levels this part of their share, whatever they hold.
+const HOT_LEAVES: u64 = 8;
 
 /// What each level of a keyspace may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,15 +66,20 @@ pub fn targets(version: &Version, share_bytes: u64, config: &PickConfig) -> Targ
 fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Targets {
     let ratio = config.ratio_or_two();
     let last = LEVELS_FAST - 1;
-    // L0 at its trigger is the part that is there before levels are cut.
-    let level_bytes = share_bytes.saturating_sub(config.base_bytes_min().min(share_bytes / 2));
+    // L0 at its trigger is the part that is there before levels are cut, and so are the runs of the hot level.
+    let cut_bytes = share_bytes.saturating_sub(config.base_bytes_min().min(share_bytes / 2));
+    let hot_bytes = hot_level_bytes(version);
+    let level_bytes = cut_bytes.saturating_sub(hot_bytes).max(cut_bytes / HOT_LEAVES);
     let mut base = last;
     let mut bytes = [0; LEVELS];
     // With n levels the last holds (ratio - 1) / ratio of all but a rest that the division leaves.
     let last_bytes = level_bytes / ratio * (ratio - 1);
     bytes[last] = last_bytes;
     let mut size_bytes = last_bytes / ratio;
-    while base > 1 && size_bytes >= config.base_bytes_min() {
+    // With the hot level beside it, all of L0 and all of the base level must be merged in the room kept for work in flight.
+    let in_flight_bytes = config.table_bytes[Tier::Fast.index()] * (OVERLAP_TABLES_FAST_MAX + 3);
+    let is_large = |bytes: u64| hot_bytes > 0 && bytes + config.base_bytes_min() > in_flight_bytes;
+    while base > 1 && (size_bytes >= config.base_bytes_min() || is_large(bytes[base])) {
         base -= 1;
         bytes[base] = size_bytes;
         size_bytes /= ratio;
@@ -77,13 +87,16 @@ fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Target
     let upper_bytes: u64 = bytes[..last].iter().sum();
     bytes[last] = level_bytes.saturating_sub(upper_bytes);
     let cold_permille = config.cold_permille.clamp(1, 1000);
-    let mut slow_bytes = (bytes[last].saturating_mul(ratio) / 1000).saturating_mul(cold_permille).max(1);
+    let full_bytes = bytes[last].max(1).saturating_mul(ratio);
+    let mut slow_bytes = (full_bytes / 1000).saturating_mul(cold_permille).max(1);
+    let mut next_bytes = full_bytes.saturating_mul(ratio);
     bytes[LEVELS_FAST..FIRST_SLOW].fill(u64::MAX);
     for (level, target_bytes) in bytes.iter_mut().enumerate().skip(FIRST_SLOW) {
         let below_bytes: u64 =
             version.levels[level + 1..].iter().map(crate::version::Level::size_bytes).sum();
         *target_bytes = slow_bytes.saturating_add(slow_bytes.saturating_sub(below_bytes / ratio));
-        slow_bytes = slow_bytes.saturating_mul(ratio);
+        slow_bytes = next_bytes;
+        next_bytes = next_bytes.saturating_mul(ratio);
     }
     bytes[LEVELS - 1] = u64::MAX;
     Targets { bytes, base, fast_share_bytes: share_bytes }

@@ -82,8 +82,12 @@ pub struct PickInput<'a> {
     pub oldest_snapshot: Sequence,
     /// Bytes that may still be written, by tier.
     pub free_bytes: [u64; 2],
+    /// The part of that on the fast tier that is kept for flushes: only what makes room there may use it.
+    pub kept_bytes: u64,
     /// Writers wait for room on the fast tier, or soon will.
     pub wants_room: bool,
+    /// They do not only want it: nobody writes before there is some.
+    pub needs_room: bool,
     /// Tells which keys are hot; `None` if nobody tracks that, and nothing is retained.
     pub tracker: Option<&'a dyn HotTracker>,
     /// Kinds of plans that wait after a failure: `[0]` those within the fast tier, `[1]` those that touch the slow one.
@@ -147,7 +151,7 @@ pub struct Plan {
     /// The fast level that takes the place of its input there with what is hot: a boundary compaction that retains and
     /// promotes (HotRAP section 3.4). `None` if everything goes to the output level.
     pub retain_level: Option<usize>,
-    /// What is hot stays there; else only what must stay above the hot level.
+    /// What is hot stays there; else only what must stay above the hot level. Of a merge of runs of the hot level: nothing else stays.
     pub keeps_hot: bool,
     /// Tables of the hot level that leave with it: copies that something newer in the inputs may concern.
     pub evicts: Vec<(usize, Arc<TableFile>)>,
@@ -163,6 +167,9 @@ pub struct Plan {
     pub grandparents: Vec<Arc<TableFile>>,
     /// User keys between which parts of about equal size lie; empty if one part is best.
     pub boundaries: Vec<Bytes>,
+    /// Not 0: parts are steps that follow each other, each installed by itself in place of what it has read, and write about so many
+    /// bytes each.
+    pub step_bytes: u64,
     /// Bytes to reserve before it starts, by tier: an upper bound of what it writes.
     pub space_bytes: [u64; 2],
     /// Bytes it reads.
@@ -174,6 +181,32 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A plan that does nothing yet.
+    #[must_use]
+    pub(crate) fn new(keyspace: u32, reason: Reason, output_level: usize, output_tier: Tier) -> Self {
+        Self {
+            keyspace,
+            reason,
+            inputs: Vec::new(),
+            output_level,
+            output_tier,
+            retain_level: None,
+            keeps_hot: false,
+            evicts: Vec::new(),
+            target_file_bytes: u64::MAX,
+            overlap_bytes_max: u64::MAX,
+            bottommost: false,
+            trivial_move: false,
+            grandparents: Vec::new(),
+            boundaries: Vec::new(),
+            step_bytes: 0,
+            space_bytes: [0; 2],
+            input_bytes: 0,
+            smallest: Bytes::new(),
+            largest: Bytes::new(),
+        }
+    }
+
     /// The input tables with their levels.
     pub fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.inputs.iter().flat_map(|(level, files)| files.iter().map(move |file| (*level, file)))

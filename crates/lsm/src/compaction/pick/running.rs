@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::Plan;
+use crate::version::FIRST_SLOW;
 
 #[derive(Clone, Debug)]
 struct Claim {
@@ -68,6 +69,12 @@ impl Running {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty()
+    }
+
+    /// How many compactions write slow levels.
+    #[must_use]
+    pub fn writing_slow(&self) -> usize {
+        self.claims.iter().filter(|claim| claim.output_level >= FIRST_SLOW).count()
     }
 
     /// True if L0 tables of `keyspace` are being merged among themselves.

@@ -128,7 +128,9 @@ impl World {
             now_ms: 0,
             oldest_snapshot: SEQUENCE_MAX,
             free_bytes,
+            kept_bytes: 0,
             wants_room,
+            needs_room: wants_room,
             tracker: None,
             held: [false; 2],
         };
@@ -291,7 +293,9 @@ fn a_range_compaction_ends_and_leaves_no_deletion() {
                 now_ms: 0,
                 oldest_snapshot: SEQUENCE_MAX,
                 free_bytes: [u64::MAX; 2],
+                kept_bytes: 0,
                 wants_room: false,
+                needs_room: false,
                 tracker: None,
                 held: [false; 2],
             };

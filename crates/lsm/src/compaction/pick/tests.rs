@@ -36,6 +36,14 @@ impl HotTracker for HotRanges {
     fn hot_keys(&self, _: KeyRange<'_>) -> Box<dyn HotKeys + '_> {
         unreachable!("picking asks for sizes");
     }
+
+    fn catch_up(&self) {
+        unreachable!("picking only asks");
+    }
+
+    fn turn(&self) -> u64 {
+        1
+    }
 }
 
 /// The index of the level called `L{number}`.
@@ -172,7 +180,9 @@ fn answer(case: Case) -> String {
         now_ms: 1,
         oldest_snapshot: case.oldest_snapshot,
         free_bytes: case.free_bytes,
+        kept_bytes: 0,
         wants_room: case.wants_room,
+        needs_room: case.wants_room,
         tracker: case.tracker.as_ref().map(|tracker| tracker as &dyn HotTracker),
         held: case.held,
     };
