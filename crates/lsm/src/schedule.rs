@@ -413,6 +413,12 @@ impl Engine {
         if !work.is_quiet() || self.has_sealed() && !flush_failed {
             return false;
         }
-        self.next_plan(&self.versions_now(), &work).is_none()
+        let is_due = self.next_plan(&self.versions_now(), &work).is_some();
+        drop(work);
+        if is_due {
+            // Something that was in the way of it went without a word: files that were being removed.
+            self.schedule();
+        }
+        !is_due
     }
 }

@@ -15,6 +15,8 @@ const MIB: u64 = 1 << 20;
 const PARTS_IN_FAST: u64 = 64;
 /// The same where what is hot is to fill the fast tier: half of what must stay free for work in flight.
 const PARTS_IN_FAST_TRACKED: u64 = 128;
+/// From this capacity on: below, files would be so small that what each costs counts for more.
+const TRACKED_FAST_BYTES: u64 = 32 * MIB;
 /// Fast capacity over manifest size.
 const MANIFESTS_IN_FAST: u64 = 128;
 /// What a process with a store has resident before it holds any data: 6 MiB of code, and the stacks of 20 threads, their
@@ -119,7 +121,8 @@ fn slow_table_bytes(options: &Options, table_bytes: u64) -> u64 {
 }
 
 fn parts_in_fast(options: &Options) -> u64 {
-    if hotness(options) == Hotness::Off { PARTS_IN_FAST } else { PARTS_IN_FAST_TRACKED }
+    let is_large = options.fast_capacity.is_some_and(|bytes| bytes >= TRACKED_FAST_BYTES);
+    if is_large && hotness(options) != Hotness::Off { PARTS_IN_FAST_TRACKED } else { PARTS_IN_FAST }
 }
 
 /// A compaction of one table meets about `level_ratio` tables below and writes them anew before it frees any. On the
