@@ -90,6 +90,13 @@ struct Memtables {
     budget_bytes: u64,
 }
 
+impl Memtables {
+    /// What the log of all of them takes, and of one more.
+    const fn wal_bytes(&self) -> u64 {
+        self.budget_bytes.saturating_add(self.bytes)
+    }
+}
+
 fn memtables(options: &Options, choice: &mut Choice) -> Memtables {
     let percent = memtable_percent(options.profile);
     // Divided first: the largest memory allowed times a percentage does not fit.
@@ -108,6 +115,12 @@ fn table_bytes(options: &Options, memtable_bytes: u64, choice: &mut Choice) -> u
         .fast_capacity
         .map_or(by_memtable, |bytes| (bytes / parts_in_fast(options)).clamp(SIZE_BYTES_MIN, by_memtable));
     choice.of("table_bytes", options.advanced.table_bytes, derived)
+}
+
+/// Room for one compaction within the fast tier, no more than `most`, and two flushes.
+fn fast_reserve_bytes(table_bytes: u64, memtable_bytes: u64, most: u64) -> u64 {
+    let compaction = table_bytes.saturating_mul(OVERLAP_TABLES_FAST_MAX + 3).min(most);
+    compaction.saturating_add(memtable_bytes.saturating_mul(2))
 }
 
 /// Tables of the slow tier need not be small where those of the fast one must.
@@ -173,6 +186,10 @@ fn readahead_bytes(options: &Options, choice: &mut Choice) -> [usize; 2] {
     ]
 }
 
+fn slow_readahead_bytes(fast_bytes: usize) -> usize {
+    fast_bytes.saturating_mul(4).min(SLOW_READ_BYTES_MAX).max(fast_bytes)
+}
+
 /// Bytes gathered for a table's file: most of what a write costs beside its bytes is gone at 1 MiB.
 fn write_buffer_bytes(options: &Options) -> usize {
     sectors(options.memory / 128, 64 << 10, 1 << 20)
@@ -225,8 +242,9 @@ fn process_bytes(options: &Options) -> u64 {
     (options.memory / 2).max(options.memory.saturating_sub(STORE_BYTES)).min(PROCESS_BYTES)
 }
 
-fn filter_bits(profile: Profile) -> u32 {
-    if profile == Profile::Reads { 14 } else { 10 }
+fn filter_bits(options: &Options, choice: &mut Choice) -> u32 {
+    let derived = if options.profile == Profile::Reads { 14 } else { 10 };
+    choice.of("filter_bits_per_key", options.advanced.filter_bits_per_key, derived)
 }
 
 fn manifest_bytes(options: &Options) -> u64 {
@@ -241,18 +259,15 @@ pub(super) fn derive(options: &Options) -> Config {
     let table_bytes = table_bytes(options, memtables.bytes, &mut choice);
     let manifest = manifest_bytes(options);
     let manifest_bytes_max = choice.of("manifest_bytes_max", advanced.manifest_bytes_max, manifest);
-    let wal = memtables.budget_bytes.saturating_add(memtables.bytes);
-    let wal_bytes_max = choice.of("wal_bytes_max", advanced.wal_bytes_max, wal);
+    let wal_bytes_max = choice.of("wal_bytes_max", advanced.wal_bytes_max, memtables.wal_bytes());
     let slow_table_bytes = slow_table_bytes(options, table_bytes);
     let compaction = compaction_bytes(options, slow_table_bytes);
-    let fast_compaction = table_bytes.saturating_mul(OVERLAP_TABLES_FAST_MAX + 3).min(compaction);
-    let fast_reserve = fast_compaction.saturating_add(memtables.bytes.saturating_mul(2));
+    let fast_reserve = fast_reserve_bytes(table_bytes, memtables.bytes, compaction);
     // The old manifest lives until the new one is durable.
     let beside_levels = fast_reserve.saturating_add(wal_bytes_max).saturating_add(2 * manifest_bytes_max);
     let [level0_compact_at, level0_delay_at, level0_stop_at] = level0(options, &mut choice);
     let debt = memtables.bytes.saturating_mul(256);
     let debt_delay_bytes = choice.of("debt_delay_bytes", advanced.debt_delay_bytes, debt);
-    let debt_stop = debt_delay_bytes.saturating_mul(4);
     let [compaction_readahead_bytes, scan_readahead_bytes] = readahead_bytes(options, &mut choice);
     Config {
         dir: options.dir.clone(),
@@ -278,11 +293,7 @@ pub(super) fn derive(options: &Options) -> Config {
         profile: options.profile,
         block_bytes: block_bytes(options, table_bytes, &mut choice),
         restart_interval: advanced.restart_interval,
-        filter_bits_per_key: choice.of(
-            "filter_bits_per_key",
-            advanced.filter_bits_per_key,
-            filter_bits(options.profile),
-        ),
+        filter_bits_per_key: filter_bits(options, &mut choice),
         memtable_bytes: memtables.bytes,
         memtables_max: memtables.count_max,
         table_bytes,
@@ -294,7 +305,11 @@ pub(super) fn derive(options: &Options) -> Config {
         level0_delay_at,
         level0_stop_at,
         debt_delay_bytes,
-        debt_stop_bytes: choice.of("debt_stop_bytes", advanced.debt_stop_bytes, debt_stop),
+        debt_stop_bytes: choice.of(
+            "debt_stop_bytes",
+            advanced.debt_stop_bytes,
+            debt_delay_bytes.saturating_mul(4),
+        ),
         compactions_max: choice.of("compactions_max", advanced.compactions_max, compactions_max(options)),
         flushes_max: advanced.flushes_max,
         read_threads: advanced.read_threads,
@@ -303,9 +318,7 @@ pub(super) fn derive(options: &Options) -> Config {
         manifest_bytes_max,
         slow_deadline: advanced.slow_deadline,
         compaction_readahead_bytes,
-        slow_readahead_bytes: compaction_readahead_bytes
-            .saturating_mul(4)
-            .clamp(compaction_readahead_bytes, SLOW_READ_BYTES_MAX.max(compaction_readahead_bytes)),
+        slow_readahead_bytes: slow_readahead_bytes(compaction_readahead_bytes),
         scan_readahead_bytes,
         verify_new_tables: advanced.verify_new_tables,
         seed: advanced.seed,

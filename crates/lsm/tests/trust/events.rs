@@ -61,7 +61,7 @@ fn live(rig: &Rig, options: Options) -> kelvin_lsm::stats::Stats {
         let stats = db.stats();
         let kept = stats.boundary;
         let is_done = kept.compactions > 3
-            && [kept.retained_bytes, kept.flushed_bytes, kept.not_hot_bytes].iter().all(|&bytes| bytes > 0)
+            && [kept.retained_bytes, kept.flushed_bytes].iter().all(|&bytes| bytes > 0)
             && stats.hotness.as_ref().is_some_and(|one| one.evictions > 0);
         if is_done {
             db.close().unwrap();
