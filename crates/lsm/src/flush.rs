@@ -174,20 +174,13 @@ impl Engine {
             return self.forgive_dropped(&keyspace, installed);
         }
         if plan.step_bytes > 0 {
-            let merged = self.merge_runs(&keyspace, plan, &mut reservations);
             self.counters.work.compactions.add(1);
-            merged.as_ref().err().inspect(|error| self.note_corrupt_input(plan, error));
-            return self.forgive_dropped(&keyspace, merged);
+            let merged = self.merge_runs(&keyspace, plan, &mut reservations);
+            return merged.or_else(|error| self.after_failed_merge(&keyspace, plan, error));
         }
         let outcome = self.merge(&keyspace, plan, promoted, (None, None));
         let (metas, stats) = match outcome {
-            Err(error) => {
-                if self.give_up_damaged_copies(&keyspace, plan, &error)? {
-                    return Ok(());
-                }
-                self.note_corrupt_input(plan, &error);
-                return self.forgive_dropped(&keyspace, Err(error));
-            }
+            Err(error) => return self.after_failed_merge(&keyspace, plan, error),
             Ok(output) => output,
         };
         for meta in &metas {
@@ -211,6 +204,15 @@ impl Engine {
             self.events.post(|| told::merged(&keyspace, plan, metas.len(), &stats));
         }
         self.forgive_dropped(&keyspace, installed)
+    }
+
+    /// Damaged copies are given up; other damage is noted.
+    fn after_failed_merge(&self, keyspace: &KeyspaceState, plan: &Plan, error: Error) -> Result<()> {
+        if self.give_up_damaged_copies(keyspace, plan, &error)? {
+            return Ok(());
+        }
+        self.note_corrupt_input(plan, &error);
+        self.forgive_dropped(keyspace, Err(error))
     }
 
     /// Does what `plan` says with the keys of `range`; the tables it made.

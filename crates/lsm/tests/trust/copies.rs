@@ -32,7 +32,7 @@ fn with_runs(rig: &Rig) -> (Options, Vec<PathBuf>) {
         rig.executor.run_all();
     }
     let audit = db.audit().unwrap();
-    assert!(audit.run_files.len() >= 2 && audit.copies > 20, "{audit:?}");
+    assert!(audit.run_files.len() >= 2 && audit.copies > 15, "{audit:?}");
     db.close().unwrap();
     rig.executor.run_all();
     (options, audit.run_files)
