@@ -15,22 +15,20 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For a fast disk of `fast_bytes`: the paper's, but for `D_hs`, which is half of `R_hs` where the paper has a tenth.
+    /// The paper's, for a fast disk of `fast_bytes`.
     #[must_use]
     pub const fn of_fast(fast_bytes: u64) -> Self {
         let hot_bytes_max = fast_bytes / 10 * 7;
-        Self { hot_bytes_min: fast_bytes / 20, hot_bytes_max, unstable_bytes_max: hot_bytes_max / 2 }
+        Self { hot_bytes_min: fast_bytes / 20, hot_bytes_max, unstable_bytes_max: hot_bytes_max / 10 }
     }
 
-    /// The same where hot records can have no more than `bytes`.
+    /// The same where hot records can have no more than `bytes`, and half of that may be unstable: five times the paper's `D_hs`, so
+    /// that more of a new hot set is remembered until it is accessed again.
     #[must_use]
     pub fn within(self, bytes: u64) -> Self {
         let hot_bytes_max = self.hot_bytes_max.min(bytes);
-        Self {
-            hot_bytes_min: self.hot_bytes_min.min(hot_bytes_max),
-            hot_bytes_max,
-            unstable_bytes_max: self.unstable_bytes_max.min(hot_bytes_max / 2),
-        }
+        let hot_bytes_min = self.hot_bytes_min.min(hot_bytes_max);
+        Self { hot_bytes_min, hot_bytes_max, unstable_bytes_max: hot_bytes_max / 2 }
     }
 }
 
