@@ -17,16 +17,29 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+/// Heaps that the allocator keeps apart for threads that meet: each holds freed memory for itself.
+#[cfg(target_env = "gnu")]
+const ARENAS_MAX: libc::c_int = 2;
+/// Pieces from this size on come from the system and go back to it when they are freed. Said, it stays so: unsaid, the
+/// allocator raises it to the largest piece freed so far.
+#[cfg(target_env = "gnu")]
+const MAPPED_BYTES_MIN: libc::c_int = 128 << 10;
 
-/// mimalloc's option `purge_delay`, which its Rust bindings do not name.
-const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+/// Has the allocator keep little of what is freed: the limit on memory is one on what is resident.
+fn bound_allocator() {
+    #[cfg(target_env = "gnu")]
+    for (parameter, value) in [
+        (libc::M_ARENA_MAX, ARENAS_MAX),
+        (libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN),
+        (libc::M_TRIM_THRESHOLD, MAPPED_BYTES_MIN),
+    ] {
+        // SAFETY: parameters of the allocator, set before there is a second thread. One that it does not know stays as it is.
+        let _taken = unsafe { libc::mallopt(parameter, value) };
+    }
+}
 
 fn main() -> ExitCode {
-    // What is freed stays resident so many milliseconds, not a second: the limit on memory is one on what is resident.
-    // SAFETY: an option of the allocator that may be set at any time.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 10) };
+    bound_allocator();
     let cli = args::Cli::parse();
     let json = cli.command.wants_json();
     match commands::run(cli.command) {

@@ -1,7 +1,7 @@
 //! The store's tables as files: where they lie, how they are opened, and when they go.
 //!
-//! Opening pins a table's index and filter, which the memory budget accounts for; blocks go through the one block
-//! cache. A table's file is removed when the last version, iterator and lookup let go of it, and never before the
+//! Opening pins a table's index and filter, which the memory budget accounts for and has tables closed for where it must; blocks
+//! go through the one block cache. A table's file is removed when the last version, iterator and lookup let go of it, and never before the
 //! manifest edit that drops it is durable (RELIABILITY M2).
 
 use std::collections::VecDeque;
@@ -15,11 +15,14 @@ use kelvin_storage::{Create, IoMode, WriteFile};
 use kelvin_table::{Block, BlockCache, Table};
 use parking_lot::Mutex;
 
-use crate::memory::{MemoryBudget, MemoryPart, Yielding};
+use crate::memory::{Closing, MemoryBudget, MemoryPart, Yielding};
 use crate::options::Config;
 use crate::space::Space;
 use crate::tiers::{Purpose, TierHandle};
 use crate::version::{Slot, TableMeta, TableOpener};
+
+/// What an open file takes beside its table: the handles of the layers it is read through, their names for it.
+const OPEN_FILE_BYTES: u64 = 384;
 
 /// Key of a block: file number and offset.
 type BlockKey = (u64, u64);
@@ -94,11 +97,11 @@ impl OpenTables {
         self.queue.push_back(Arc::downgrade(slot));
     }
 
-    /// Closes tables, those that were not used since the last look first, until `enough`. The last one stays.
-    fn close_until(&mut self, enough: impl Fn() -> bool) {
+    /// Closes tables, those that were not used since the last look first, until `is_enough`. The last one stays.
+    fn close_until(&mut self, is_enough: &dyn Fn() -> bool) {
         // Twice around: the first may find all of them used.
         for _ in 0..2 * self.queue.len() {
-            if enough() || self.queue.len() <= 1 {
+            if is_enough() || self.queue.len() <= 1 {
                 return;
             }
             let Some(slot) = self.queue.pop_front() else { return };
@@ -108,6 +111,12 @@ impl OpenTables {
                 None => {}
             }
         }
+    }
+}
+
+impl Closing for Mutex<OpenTables> {
+    fn close_until(&self, is_enough: &dyn Fn() -> bool) {
+        self.lock().close_until(is_enough);
     }
 }
 
@@ -130,8 +139,7 @@ pub struct Files {
     pub executor: Arc<dyn Executor>,
     /// Raised when a file was removed.
     pub signal: Arc<Signal>,
-    open: Mutex<OpenTables>,
-    pinned_bytes_max: u64,
+    open: Arc<Mutex<OpenTables>>,
     /// Files whose removal is queued.
     removals: Arc<AtomicUsize>,
 }
@@ -150,7 +158,9 @@ impl Files {
         let block_bytes = config.block_size(Tier::Fast) as u64;
         let blocks =
             Arc::new(Blocks::new(memory.cache_capacity(), block_bytes, config.seed.unwrap_or_default()));
+        let open: Arc<Mutex<OpenTables>> = Arc::default();
         memory.yields(Arc::clone(&blocks) as _);
+        memory.closes(Arc::clone(&open) as _);
         Self {
             tiers,
             blocks,
@@ -160,8 +170,7 @@ impl Files {
             write_buffer_bytes: config.write_buffer_bytes,
             executor,
             signal,
-            open: Mutex::default(),
-            pinned_bytes_max: config.pinned_bytes_max,
+            open,
             removals: Arc::default(),
         }
     }
@@ -252,14 +261,12 @@ impl TableOpener for Files {
         let path = handle.path(&name);
         let table = Table::open(file, &path, meta.number, meta.size_bytes, meta.tail_bytes, Some(blocks))
             .map_err(|error| handle.classify(error))?;
-        let charge = self.memory.charge(MemoryPart::Pinned, table.memory_bytes() as u64);
+        let charge = self.memory.charge(MemoryPart::Pinned, table.memory_bytes() as u64 + OPEN_FILE_BYTES);
         Ok(Arc::new(table.keeping(Box::new(charge))))
     }
 
     fn opened(&self, slot: &Arc<Slot>) {
-        let mut open = self.open.lock();
-        open.add(slot);
-        open.close_until(|| self.memory.used(MemoryPart::Pinned) <= self.pinned_bytes_max);
+        self.open.lock().add(slot);
     }
 
     fn classify(&self, meta: &TableMeta, error: Error) -> Error {

@@ -13,7 +13,7 @@ use kelvin_base::{Error, Result, Tier, seeded_bug};
 use parking_lot::MutexGuard;
 
 use crate::db::engine::Engine;
-use crate::memory::{KNOWN_BYTES, MemoryPart};
+use crate::memory::MemoryPart;
 use crate::memtable::MemTable;
 use crate::space::{Space, on_disk_bytes};
 use crate::version::{Edit, TableFile, Version, VersionSet};
@@ -129,9 +129,8 @@ impl Engine {
         let open: u64 = keyspaces.iter().map(|one| one.peek().mem.memory_bytes()).sum();
         let growth_bytes = self.open_memtables_bytes_max(&keyspaces).saturating_sub(open);
         self.files.memory.set_memtables(keyspaces.iter().map(memtables).sum(), growth_bytes);
-        let tables = |one: &Arc<KeyspaceState>| one.peek().version.table_count();
-        let tables: u64 = keyspaces.iter().map(tables).sum();
-        self.files.memory.set(MemoryPart::Tables, tables * KNOWN_BYTES);
+        let known = |one: &Arc<KeyspaceState>| one.peek().version.known_bytes();
+        self.files.memory.set(MemoryPart::Tables, keyspaces.iter().map(known).sum());
         self.files.share_memory();
     }
 

@@ -1,12 +1,15 @@
-//! The one memory limit: who uses how much, and what is left for the block cache.
+//! The one memory limit: who uses how much, and what is left for open tables and for the block cache.
 //!
 //! Invariants
 //! - B1 The cache gets the limit less everything else, and never less than its least size. Of the write buffers it
 //!   leaves what sealed ones hold and what the open ones may grow to: a store that is only read has the rest as cache.
-//! - B2 Whoever takes memory charges it first; the cache has made room for it when [`MemoryBudget::charge`] returns.
-//!   So the parts never exceed the limit together, unless the others alone leave the cache less than its least size:
+//! - B2 Where the cache has no more to give, open tables are closed, down to their least size: an index saves more reads than
+//!   the blocks that would lie in its place, so the cache goes first.
+//! - B3 Whoever takes memory charges it first; cache and tables have made room for it when [`MemoryBudget::charge`] returns.
+//!   So the parts never exceed the limit together, unless the others alone leave less than the two least sizes:
 //!   `derive` sizes them so that they do not.
-//! - B3 What is given back is the cache's at the next [`MemoryBudget::share`], which every install calls.
+//! - B4 What is given back is the cache's at the next [`MemoryBudget::share`], which every install calls.
+//! - B5 Locks are taken in the order sharing, open tables; whoever holds the latter charges nothing.
 //!
 //! Promise 11. Tests stand below and in `tests/trust/memory.rs`.
 
@@ -68,9 +71,6 @@ impl MemoryPart {
     }
 }
 
-/// What is known of a table takes this much, keys of some hundred bytes included.
-pub const KNOWN_BYTES: u64 = 1 << 10;
-
 /// What yields to the others: the block cache.
 pub trait Yielding: Send + Sync + Debug {
     /// Changes what it may hold, bytes. It holds no more when this returns.
@@ -79,17 +79,25 @@ pub trait Yielding: Send + Sync + Debug {
     fn used_bytes(&self) -> u64;
 }
 
+/// What yields when the cache has no more to give: the open tables, which are [`MemoryPart::Pinned`].
+pub trait Closing: Send + Sync + Debug {
+    /// Closes tables, those not used lately first, until `is_enough` answers true or none is left to close.
+    fn close_until(&self, is_enough: &dyn Fn() -> bool);
+}
+
 #[derive(Debug)]
 struct Shared {
     limit_bytes: u64,
     process_bytes: u64,
     cache_bytes_min: u64,
+    pinned_bytes_min: u64,
     /// What open memtables may grow by before anybody counts again.
     memtable_growth_bytes: AtomicU64,
     /// [`MemoryPart::Cache`] is not used: the cache knows itself.
     parts: [AtomicU64; MemoryPart::ALL.len()],
     cache: OnceLock<Arc<dyn Yielding>>,
-    /// Held while the cache's capacity is worked out and set.
+    tables: OnceLock<Arc<dyn Closing>>,
+    /// Held while it is worked out who has to make room, and while they do.
     sharing: Mutex<()>,
     total_max: AtomicU64,
 }
@@ -106,9 +114,11 @@ impl MemoryBudget {
             limit_bytes: config.memory_bytes,
             process_bytes: config.process_bytes,
             cache_bytes_min: config.cache_bytes_min,
+            pinned_bytes_min: config.pinned_bytes_min,
             memtable_growth_bytes: AtomicU64::new(config.memtable_budget_bytes),
             parts: Default::default(),
             cache: OnceLock::new(),
+            tables: OnceLock::new(),
             sharing: Mutex::default(),
             total_max: AtomicU64::new(0),
         }))
@@ -118,6 +128,13 @@ impl MemoryBudget {
     pub fn yields(&self, cache: Arc<dyn Yielding>) {
         // A second cache would be one too many; the first stays.
         let _first = self.0.cache.set(cache);
+        self.share();
+    }
+
+    /// Names the open tables, once.
+    pub fn closes(&self, tables: Arc<dyn Closing>) {
+        // As above.
+        let _first = self.0.tables.set(tables);
         self.share();
     }
 
@@ -162,7 +179,7 @@ impl MemoryBudget {
         self.0.memtable_growth_bytes.store(growth_bytes, Ordering::Relaxed);
     }
 
-    /// Counts `bytes` for `part` until the answer is dropped. The cache has made room when this returns.
+    /// Counts `bytes` for `part` until the answer is dropped. Cache and tables have made room when this returns.
     #[must_use]
     pub fn charge(&self, part: MemoryPart, bytes: u64) -> MemoryCharge {
         let mut charge = MemoryCharge { budget: self.clone(), part, bytes: 0 };
@@ -170,23 +187,36 @@ impl MemoryBudget {
         charge
     }
 
-    /// Makes the cache leave `bytes` more to `part`, then counts them.
+    /// Makes room for `bytes` more of `part`, then counts them.
     fn take(&self, part: MemoryPart, bytes: u64) {
         let _alone = self.0.sharing.lock();
-        if let Some(cache) = self.0.cache.get() {
-            cache.set_capacity(self.left(bytes));
-        }
+        self.make_room(bytes);
         self.0.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
         self.note_total();
     }
 
-    /// Gives the cache what the others leave.
+    /// Gives the cache what the others leave; closes tables if that is less than its least size.
     pub fn share(&self) {
         let _alone = self.0.sharing.lock();
-        if let Some(cache) = self.0.cache.get() {
-            cache.set_capacity(self.left(0));
-        }
+        self.make_room(0);
         self.note_total();
+    }
+
+    /// Makes tables and cache leave `more_bytes`. Call with `sharing` held.
+    fn make_room(&self, more_bytes: u64) {
+        let Shared { limit_bytes, cache_bytes_min, pinned_bytes_min, .. } = *self.0;
+        let is_enough = || {
+            self.used(MemoryPart::Pinned) <= pinned_bytes_min
+                || self.taken(more_bytes).saturating_add(cache_bytes_min) <= limit_bytes
+        };
+        if let Some(tables) = self.0.tables.get()
+            && !is_enough()
+        {
+            tables.close_until(&is_enough);
+        }
+        if let Some(cache) = self.0.cache.get() {
+            cache.set_capacity(self.left(more_bytes));
+        }
     }
 
     fn note_total(&self) {
@@ -199,13 +229,17 @@ impl MemoryBudget {
         self.left(0)
     }
 
-    /// What the cache may hold once others have taken `more_bytes`.
-    fn left(&self, more_bytes: u64) -> u64 {
+    /// What is not the cache's once others have taken `more_bytes`.
+    fn taken(&self, more_bytes: u64) -> u64 {
         let growth = self.0.memtable_growth_bytes.load(Ordering::Relaxed);
         let fixed = growth.saturating_add(self.0.process_bytes).saturating_add(more_bytes);
         let others = MemoryPart::ALL.iter().filter(|&&part| part != MemoryPart::Cache);
-        let taken = others.fold(fixed, |sum, &part| sum.saturating_add(self.used(part)));
-        self.0.limit_bytes.saturating_sub(taken).max(self.0.cache_bytes_min)
+        others.fold(fixed, |sum, &part| sum.saturating_add(self.used(part)))
+    }
+
+    /// What the cache may hold once others have taken `more_bytes`.
+    fn left(&self, more_bytes: u64) -> u64 {
+        self.0.limit_bytes.saturating_sub(self.taken(more_bytes)).max(self.0.cache_bytes_min)
     }
 }
 
@@ -218,7 +252,7 @@ pub struct MemoryCharge {
 }
 
 impl MemoryCharge {
-    /// Counts `bytes` from now on. For more than before, the cache has made room when this returns.
+    /// Counts `bytes` from now on. For more than before, room has been made when this returns.
     pub fn resize(&mut self, bytes: u64) {
         if bytes > self.bytes {
             self.budget.take(self.part, bytes - self.bytes);
@@ -302,11 +336,26 @@ mod tests {
         }
     }
 
+    /// Open tables, the one that goes first in front.
+    #[derive(Debug, Default)]
+    struct Open(Mutex<std::collections::VecDeque<MemoryCharge>>);
+
+    impl Closing for Open {
+        fn close_until(&self, is_enough: &dyn Fn() -> bool) {
+            while !is_enough() && self.0.lock().pop_front().is_some() {}
+        }
+    }
+
+    fn yielding() -> (MemoryBudget, Arc<Full>, Arc<Open>) {
+        let (budget, cache, open) = (budget(), Arc::new(Full::default()), Arc::new(Open::default()));
+        budget.yields(Arc::clone(&cache) as _);
+        budget.closes(Arc::clone(&open) as _);
+        (budget, cache, open)
+    }
+
     #[test]
     fn the_cache_makes_room_before_a_charge_counts_and_gets_it_back_at_the_next_share() {
-        let budget = budget();
-        let cache = Arc::new(Full::default());
-        budget.yields(Arc::clone(&cache) as _);
+        let (budget, cache, _) = yielding();
         assert_eq!(budget.total(), 34 * MIB);
         let mut charge = budget.charge(MemoryPart::Writers, 5 * MIB);
         assert_eq!((cache.used_bytes(), budget.total()), (29 * MIB, 34 * MIB));
@@ -316,5 +365,37 @@ mod tests {
         assert_eq!((cache.used_bytes(), budget.total()), (28 * MIB, 28 * MIB));
         budget.share();
         assert_eq!((budget.total(), budget.total_max()), (34 * MIB, 34 * MIB));
+    }
+
+    #[test]
+    fn open_tables_get_all_but_the_least_cache_and_make_room_before_the_limit_is_passed() {
+        let (budget, cache, open) = yielding();
+        let pinned = || budget.used(MemoryPart::Pinned);
+        for _ in 0..40 {
+            let charge = budget.charge(MemoryPart::Pinned, MIB);
+            open.0.lock().push_back(charge);
+        }
+        assert_eq!((pinned(), cache.used_bytes()), (30 * MIB, 4 * MIB), "34 MiB for both of them");
+        let writer = budget.charge(MemoryPart::Writers, 2 * MIB + 1);
+        assert_eq!((pinned(), cache.used_bytes()), (27 * MIB, 5 * MIB - 1), "only whole tables go");
+        // Memtables are counted, not charged: who counts them shares.
+        budget.set_memtables(20 * MIB, 0);
+        budget.share();
+        assert_eq!((pinned(), cache.used_bytes()), (23 * MIB, 5 * MIB - 1));
+        drop(writer);
+        budget.share();
+        assert_eq!((pinned(), cache.used_bytes()), (23 * MIB, 7 * MIB), "the cache has what nobody opens");
+        assert_eq!(budget.total_max(), 50 * MIB);
+    }
+
+    #[test]
+    fn open_tables_keep_their_least_size() {
+        let (budget, cache, open) = yielding();
+        for _ in 0..20 {
+            let charge = budget.charge(MemoryPart::Pinned, MIB);
+            open.0.lock().push_back(charge);
+        }
+        let _writer = budget.charge(MemoryPart::Writers, 100 * MIB);
+        assert_eq!((budget.used(MemoryPart::Pinned), cache.used_bytes()), (5 * MIB, 4 * MIB));
     }
 }

@@ -15,7 +15,7 @@ use crate::ALIGNMENT;
 pub const CAPACITY_MAX: usize = isize::MAX.unsigned_abs() / ALIGNMENT * ALIGNMENT;
 
 /// From this size on memory comes from the system by the page, and all but a little of it is no longer resident once freed.
-const MAPPED_BYTES_MIN: usize = 64 << 10;
+const MAPPED_BYTES_MIN: usize = 16 << 10;
 
 /// A buffer whose memory starts at a multiple of [`ALIGNMENT`] and grows by multiples of it.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! On disk: count, then for each block `shared varint, unshared varint, key bytes, trailer u64, len varint`. In memory: flat
 //! arrays, searched by the eight bytes that follow the keys' common prefix, so that most steps of the binary
-//! search compare two integers.
+//! search compare two integers. Some 20 bytes a block: the indexes of all tables are to fit into a small memory.
 //!
 //! Separators are shortened between different user keys; where versions of one user key go on in the next block, the
 //! separator is the exact last entry, so that a search at an older moment finds the right block.
@@ -80,10 +80,55 @@ pub struct Index {
     /// Ends of the keys in `keys`.
     ends: Vec<u32>,
     prefixes: Vec<u64>,
+    /// Empty if all are 0, as they are unless versions of one user key go on in a next block.
     trailers: Vec<u64>,
-    /// Offsets of the blocks, and of what follows the last.
-    offsets: Vec<u64>,
+    offsets: Offsets,
     common: Vec<u8>,
+}
+
+/// Offsets of the blocks, and of what follows the last.
+#[derive(Debug)]
+enum Offsets {
+    /// In a table below 4 GiB.
+    Short(Vec<u32>),
+    Long(Vec<u64>),
+}
+
+impl Default for Offsets {
+    fn default() -> Self {
+        Self::Short(Vec::new())
+    }
+}
+
+impl Offsets {
+    fn with_capacity(count: usize) -> Self {
+        Self::Short(Vec::with_capacity(count))
+    }
+
+    fn push(&mut self, offset: u64) {
+        match (&mut *self, u32::try_from(offset)) {
+            (Self::Short(short), Ok(offset)) => short.push(offset),
+            (Self::Short(short), Err(_)) => {
+                let long = short.iter().map(|&one| u64::from(one)).chain([offset]);
+                *self = Self::Long(long.collect());
+            }
+            (Self::Long(long), _) => long.push(offset),
+        }
+    }
+
+    fn get(&self, index: usize) -> Option<u64> {
+        match self {
+            Self::Short(short) => short.get(index).map(|&offset| u64::from(offset)),
+            Self::Long(long) => long.get(index).copied(),
+        }
+    }
+
+    const fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Short(short) => short.capacity() * size_of::<u32>(),
+            Self::Long(long) => long.capacity() * size_of::<u64>(),
+        }
+    }
 }
 
 /// The first eight bytes as a number that sorts like them.
@@ -142,19 +187,24 @@ impl Index {
             keys: Vec::new(),
             ends: Vec::with_capacity(count),
             prefixes: Vec::with_capacity(count),
-            trailers: Vec::with_capacity(count),
-            offsets: Vec::with_capacity(count + 1),
+            trailers: Vec::new(),
+            offsets: Offsets::with_capacity(count + 1),
         };
         index.offsets.push(0);
         let (mut key, mut offset) = (Vec::new(), 0u64);
-        for _ in 0..count {
+        for number in 0..count {
             let (trailer, len) = take_entry(input, &mut key)?;
             let own = &key[index.common.len()..];
             // Short pieces may share long prefixes: what they unfold to is bounded too.
             index.ends.push(u32::try_from(index.keys.len() + own.len()).ok()?);
             index.keys.extend_from_slice(own);
             index.prefixes.push(prefix_of(own));
-            index.trailers.push(trailer);
+            if trailer != 0 && index.trailers.is_empty() {
+                index.trailers = vec![0; count];
+            }
+            if let Some(slot) = index.trailers.get_mut(number) {
+                *slot = trailer;
+            }
             offset = offset.checked_add(len)?.checked_add(TRAILER_BYTES as u64)?;
             index.offsets.push(offset);
         }
@@ -167,33 +217,33 @@ impl Index {
     pub fn is_sorted(&self) -> bool {
         (1..self.len()).all(|at| {
             let keys = self.own_key(at - 1).cmp(self.own_key(at));
-            keys.then(self.trailers[at].cmp(&self.trailers[at - 1])) == Ordering::Less
+            keys.then(self.separator_trailer(at).cmp(&self.separator_trailer(at - 1))) == Ordering::Less
         })
     }
 
     /// How many blocks there are.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.trailers.len()
+        self.prefixes.len()
     }
 
     /// True if there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.trailers.is_empty()
+        self.prefixes.is_empty()
     }
 
     /// Where block `index` lies.
     #[must_use]
     pub fn handle(&self, index: usize) -> Option<Handle> {
-        let (start, end) = (*self.offsets.get(index)?, *self.offsets.get(index + 1)?);
+        let (start, end) = (self.offsets.get(index)?, self.offsets.get(index + 1)?);
         Some(Handle { offset: start, len: usize::try_from(end - start).ok()?.checked_sub(TRAILER_BYTES)? })
     }
 
     /// Offset behind the last block.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.offsets.last().copied().unwrap_or(0)
+        self.offsets.get(self.len()).unwrap_or(0)
     }
 
     fn own_key(&self, index: usize) -> &[u8] {
@@ -210,7 +260,7 @@ impl Index {
     /// The separator's trailer of block `index`, which must exist.
     #[must_use]
     pub fn separator_trailer(&self, index: usize) -> u64 {
-        self.trailers[index]
+        self.trailers.get(index).copied().unwrap_or(0)
     }
 
     /// The first block that can hold entries at or behind the target; `len()` if none can.
@@ -227,7 +277,7 @@ impl Index {
         let (mut low, mut high) = (low, low + same);
         while low < high {
             let middle = low + (high - low) / 2;
-            let order = self.own_key(middle).cmp(own).then(trailer.cmp(&self.trailers[middle]));
+            let order = self.own_key(middle).cmp(own).then(trailer.cmp(&self.separator_trailer(middle)));
             if order == Ordering::Less { low = middle + 1 } else { high = middle }
         }
         low
@@ -238,7 +288,8 @@ impl Index {
     pub const fn memory_bytes(&self) -> usize {
         self.keys.capacity()
             + self.ends.capacity() * 4
-            + (self.prefixes.capacity() + self.trailers.capacity() + self.offsets.capacity()) * 8
+            + (self.prefixes.capacity() + self.trailers.capacity()) * 8
+            + self.offsets.memory_bytes()
             + self.common.capacity()
     }
 }
@@ -290,9 +341,24 @@ mod tests {
             builder.add(format!("user{n:08}").as_bytes(), 0, 100);
         }
         let index = Index::decode(&builder.finish()).unwrap();
-        // Common: "user00000"; its own: three bytes of key, their end, prefix, trailer and offset.
-        assert_eq!(index.memory_bytes(), 9 + 1000 * (3 + 4 + 8 + 8 + 8) + 8);
+        // Common: "user00000"; its own: three bytes of key, their end, prefix and offset.
+        assert_eq!(index.memory_bytes(), 9 + 1000 * (3 + 4 + 8 + 4) + 4);
         assert!(index.is_sorted());
+    }
+
+    #[test]
+    fn offsets_beyond_4_gib_are_kept_whole() {
+        let mut builder = IndexBuilder::default();
+        for (number, len) in [1, 3 << 30, 2 << 30, 7].into_iter().enumerate() {
+            builder.add(&[u8::try_from(number).unwrap()], 0, len);
+        }
+        let index = Index::decode(&builder.finish()).unwrap();
+        let handles: Vec<_> = (0..4).map(|number| index.handle(number).unwrap()).collect();
+        let trailer = TRAILER_BYTES as u64;
+        let starts = [0, 1 + trailer, (3 << 30) + 1 + 2 * trailer, (5 << 30) + 1 + 3 * trailer];
+        assert_eq!(handles.iter().map(|handle| handle.offset).collect::<Vec<_>>(), starts);
+        assert_eq!(handles.iter().map(|handle| handle.len).collect::<Vec<_>>(), [1, 3 << 30, 2 << 30, 7]);
+        assert_eq!(index.end(), (5 << 30) + 8 + 4 * trailer);
     }
 
     #[test]

@@ -94,6 +94,11 @@ impl Properties {
         self.sequence_max = self.sequence_max.max(sequence);
     }
 
+    /// Memory behind its pointers, bytes.
+    pub(crate) const fn heap_bytes(&self) -> usize {
+        self.smallest.len() + self.largest.len() + self.annotation.len()
+    }
+
     /// Their bytes on disk.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -128,16 +128,18 @@ impl Table {
         size_bytes: u64,
         mut tail_len: u64,
     ) -> Result<Self> {
-        // Longer than blocks are, and read once: not this thread's buffer.
-        let buf = &mut AlignedBuf::new();
-        loop {
+        let is_short = tail_len <= SCRATCH_BYTES_MAX as u64;
+        let mut read_tail = |buf: &mut AlignedBuf| loop {
             let tail = read(&**file, path, size_bytes - tail_len, tail_len, buf)?;
             let footer = decode_footer(path, number, size_bytes, tail)?;
             if footer.meta_offset >= size_bytes - tail_len {
                 return Self::from_tail(Arc::clone(file), path, number, size_bytes, &footer, tail);
             }
             tail_len = size_bytes - footer.meta_offset;
-        }
+        };
+        // A small table's tail is no longer than a block: memory that is taken anew between its filter and the next one's
+        // leaves holes. A large one's is read once.
+        if is_short { with_scratch(read_tail) } else { read_tail(&mut AlignedBuf::new()) }
     }
 
     fn from_tail(
@@ -218,6 +220,8 @@ impl Table {
         self.index.memory_bytes()
             + self.filter.memory_bytes()
             + self.tombstones.as_ref().map_or(0, |stones| stones.memory_bytes())
+            + self.properties.heap_bytes()
+            + self.path.as_os_str().len()
             + size_of::<Self>()
     }
 

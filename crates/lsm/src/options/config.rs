@@ -31,8 +31,9 @@ pub struct Config {
     pub memtable_budget_bytes: u64,
     /// The part of memory left to what does not grow with the data: see [`Config::memory_bytes`].
     pub process_bytes: u64,
-    /// Indexes and filters of open tables together; tables that were not read lately are closed beyond.
-    pub pinned_bytes_max: u64,
+    /// Indexes and filters of open tables get what the other parts and the least cache leave, and never less than this; tables
+    /// that were not read lately are closed beyond.
+    pub pinned_bytes_min: u64,
     /// How hot records are told from cold ones.
     pub hotness: Hotness,
     /// It was not chosen: what the store was kept with goes on, as long as that lies on disk.

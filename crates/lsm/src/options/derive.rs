@@ -23,7 +23,9 @@ const MANIFESTS_IN_FAST: u64 = 128;
 /// allocators' pages and small objects.
 const PROCESS_BYTES: u64 = 14 * MIB;
 /// What a store works well enough with, if it comes to that.
-const STORE_BYTES: u64 = 6 * MIB;
+const STORE_BYTES: u64 = 5 * MIB;
+/// The store's part of memory from which on it may run four compactions at once.
+const STORE_BYTES_FOR_FOUR: u64 = 16 * MIB;
 /// Slow disks and cloud volumes count a read of up to about this as one.
 const SLOW_READ_BYTES_MAX: usize = 256 << 10;
 /// Memory over what all scans together read ahead.
@@ -32,6 +34,14 @@ const SCANS_IN_MEMORY: u64 = 32;
 const HOTNESS_IN_MEMORY: u64 = 16;
 /// Memory over what the promotion caches may hold.
 const PROMOTION_IN_MEMORY: u64 = 32;
+/// Memory over what the block cache always has.
+const CACHE_IN_MEMORY: u64 = 16;
+/// The store's part of memory over what open tables always have.
+const PINNED_IN_STORE: u64 = 10;
+/// The store's part of memory over what write buffers have, however little else there is.
+const MEMTABLES_IN_STORE: u64 = 4;
+/// The store's part of memory over what the hot-key tracker may take at most.
+const HOTNESS_IN_STORE: u64 = 6;
 const SIZE_BYTES_MAX: u64 = 64 * MIB;
 const SIZE_BYTES_MIN: u64 = 16 * KIB;
 
@@ -97,16 +107,44 @@ impl Memtables {
     }
 }
 
+/// What memory less the process's part leaves to the store.
+fn store_bytes(options: &Options) -> u64 {
+    options.memory - process_bytes(options)
+}
+
+/// What shares are shares of: the memory, or where the process takes more than a third of it, less in proportion.
+fn shared_bytes(options: &Options) -> u64 {
+    let store = store_bytes(options);
+    options.memory.min(store.saturating_add(store / 2))
+}
+
 fn memtables(options: &Options, choice: &mut Choice) -> Memtables {
     let percent = memtable_percent(options.profile);
     // Divided first: the largest memory allowed times a percentage does not fit.
     let share_bytes = options.memory / 100 * percent + options.memory % 100 * percent / 100;
+    // Where memory is small, indexes and filters come first: what is gathered before it is written saves no read.
+    let left_bytes = store_bytes(options).saturating_sub(others_bytes(options));
+    let share_bytes = share_bytes.min(left_bytes.max(store_bytes(options) / MEMTABLES_IN_STORE));
     let count_max = choice.of("memtables_max", options.advanced.memtables_max, 4);
     let by_memory = share_bytes / count_max as u64;
     let by_capacity = options.fast_capacity.map_or(u64::MAX, |bytes| bytes / parts_in_fast(options));
     let derived = by_memory.min(by_capacity).clamp(SIZE_BYTES_MIN, SIZE_BYTES_MAX);
     let bytes = choice.of("memtable_bytes", options.advanced.memtable_bytes, derived);
     Memtables { bytes, count_max, budget_bytes: bytes.saturating_mul(count_max as u64) }
+}
+
+/// The most that the store takes beside its write buffers, with the least that cache and open tables are left.
+fn others_bytes(options: &Options) -> u64 {
+    let parts = [
+        working_bytes(options),
+        // What a compaction or a flush has taken out, and what comes in meanwhile.
+        2 * promotion_share(options),
+        shared_bytes(options) / SCANS_IN_MEMORY,
+        hotness_memory_bytes(options),
+        cache_bytes_min(options),
+        pinned_bytes_min(options),
+    ];
+    parts.iter().fold(0, |sum: u64, part| sum.saturating_add(*part))
 }
 
 fn table_bytes(options: &Options, memtable_bytes: u64, choice: &mut Choice) -> u64 {
@@ -163,25 +201,29 @@ fn sectors(bytes: u64, least: usize, most: usize) -> usize {
 
 /// With a slow tier a compaction mostly waits for its disks; with one tier it keeps a core busy. Each takes memory.
 fn compactions_max(options: &Options) -> usize {
-    let is_worth_it = options.slow_dir.is_some() && options.memory >= 8 * MIB;
+    let is_worth_it = options.slow_dir.is_some() && store_bytes(options) >= STORE_BYTES_FOR_FOUR;
     let derived = if is_worth_it { 4 } else { 2 };
     options.advanced.compactions_max.unwrap_or(derived)
 }
 
+fn compaction_readahead_bytes(options: &Options) -> usize {
+    let derived = sectors(shared_bytes(options) / (128 * compactions_max(options) as u64), 32 << 10, 2 << 20);
+    options.advanced.compaction_readahead_bytes.unwrap_or(derived)
+}
+
 fn readahead_bytes(options: &Options, choice: &mut Choice) -> [usize; 2] {
-    let by_compaction = options.memory / (128 * compactions_max(options) as u64);
     let scan_most = if options.profile == Profile::Scans { 1 << 20 } else { 256 << 10 };
     let advanced = &options.advanced;
     [
         choice.of(
             "compaction_readahead_bytes",
             advanced.compaction_readahead_bytes,
-            sectors(by_compaction, 32 << 10, 2 << 20),
+            compaction_readahead_bytes(options),
         ),
         choice.of(
             "scan_readahead_bytes",
             advanced.scan_readahead_bytes,
-            sectors(options.memory / 256, 32 << 10, scan_most),
+            sectors(shared_bytes(options) / 256, 32 << 10, scan_most),
         ),
     ]
 }
@@ -192,13 +234,14 @@ fn slow_readahead_bytes(fast_bytes: usize) -> usize {
 
 /// Bytes gathered for a table's file: most of what a write costs beside its bytes is gone at 1 MiB.
 fn write_buffer_bytes(options: &Options) -> usize {
-    sectors(options.memory / 128, 64 << 10, 1 << 20)
+    sectors(shared_bytes(options) / 128, 64 << 10, 1 << 20)
 }
 
 /// What the buffers of all background work take together, roughly: each job writes one table, and reads some eight.
-fn working_bytes(options: &Options, readahead_bytes: usize) -> u64 {
+fn working_bytes(options: &Options) -> u64 {
     let jobs = (compactions_max(options) + options.advanced.flushes_max) as u64;
-    jobs.saturating_mul(2 * write_buffer_bytes(options) as u64 + 8 * readahead_bytes as u64)
+    let readahead_bytes = compaction_readahead_bytes(options) as u64;
+    jobs.saturating_mul((2 * write_buffer_bytes(options) as u64).saturating_add(8 * readahead_bytes))
 }
 
 /// The tracker of hot keys, if it is not said: RALT where there are two tiers to choose from.
@@ -208,34 +251,28 @@ fn hotness(options: &Options) -> Hotness {
 }
 
 fn hotness_memory_bytes(options: &Options) -> u64 {
-    if hotness(options).is_on_disk() { options.memory / HOTNESS_IN_MEMORY } else { 0 }
+    let share = (options.memory / HOTNESS_IN_MEMORY).min(store_bytes(options) / HOTNESS_IN_STORE);
+    if hotness(options).is_on_disk() { share } else { 0 }
 }
 
-/// What the promotion caches may hold: enough for a table to be written of it; nothing where nothing can be hot.
-fn promotion_bytes_max(options: &Options, table_bytes: u64) -> u64 {
+/// What the promotion caches may hold of the memory; nothing where nothing can be hot.
+fn promotion_share(options: &Options) -> u64 {
     let is_on = options.slow_dir.is_some() && hotness(options) != Hotness::Off;
-    let most = table_bytes.min(options.memory / PROMOTION_IN_MEMORY);
-    if is_on { options.advanced.promotion_bytes.unwrap_or(most).min(most) } else { 0 }
+    if is_on { shared_bytes(options) / PROMOTION_IN_MEMORY } else { 0 }
 }
 
-/// What write buffers, promotion, background work, the process itself, the hot-key tracker and twice the least cache leave.
-fn pinned_bytes_max(
-    options: &Options,
-    memtables: &Memtables,
-    table_bytes: u64,
-    readahead_bytes: usize,
-) -> u64 {
-    let taken = [
-        memtables.budget_bytes,
-        // What a compaction or a flush has taken out, and what comes in meanwhile.
-        2 * promotion_bytes_max(options, table_bytes),
-        working_bytes(options, readahead_bytes),
-        process_bytes(options),
-        options.memory / SCANS_IN_MEMORY,
-        hotness_memory_bytes(options),
-    ];
-    let taken = taken.iter().fold(options.memory / 8, |sum, part| sum.saturating_add(*part));
-    options.memory.saturating_sub(taken).max(options.memory / 16)
+/// What they may hold: enough for a table to be written of it.
+fn promotion_bytes_max(options: &Options, table_bytes: u64) -> u64 {
+    let most = table_bytes.min(promotion_share(options));
+    options.advanced.promotion_bytes.unwrap_or(most).min(most)
+}
+
+fn cache_bytes_min(options: &Options) -> u64 {
+    shared_bytes(options) / CACHE_IN_MEMORY
+}
+
+fn pinned_bytes_min(options: &Options) -> u64 {
+    store_bytes(options) / PINNED_IN_STORE
 }
 
 fn process_bytes(options: &Options) -> u64 {
@@ -278,7 +315,7 @@ pub(super) fn derive(options: &Options) -> Config {
         memory_bytes: options.memory,
         memtable_budget_bytes: memtables.budget_bytes,
         process_bytes: process_bytes(options),
-        pinned_bytes_max: pinned_bytes_max(options, &memtables, table_bytes, compaction_readahead_bytes),
+        pinned_bytes_min: pinned_bytes_min(options),
         hot_parts: advanced.hot_parts,
         hot_set_bytes: advanced.hot_set_bytes,
         hotness: choice.of("hotness", advanced.hotness, hotness(options)),
@@ -286,8 +323,8 @@ pub(super) fn derive(options: &Options) -> Config {
         hotness_memory_bytes: hotness_memory_bytes(options),
         promotion_bytes_max: promotion_bytes_max(options, table_bytes),
         write_buffer_bytes: write_buffer_bytes(options),
-        scans_bytes: options.memory / SCANS_IN_MEMORY,
-        cache_bytes_min: options.memory / 16,
+        scans_bytes: shared_bytes(options) / SCANS_IN_MEMORY,
+        cache_bytes_min: cache_bytes_min(options),
         durability: options.durability,
         compression: options.compression,
         profile: options.profile,

@@ -109,23 +109,25 @@ impl Config {
         rows.size(
             "process_bytes",
             self.process_bytes,
-            "left to code, stacks and small objects; less in a memory below 16 MiB",
+            "left to code, stacks and small objects; less in a memory below 19 MiB",
         );
         rows.size(
-            "pinned_bytes_max",
-            self.pinned_bytes_max,
-            "indexes and filters of open tables; more are opened when read",
+            "pinned_bytes_min",
+            self.pinned_bytes_min,
+            "the least for indexes and filters of open tables; they come before the cache, and what does not fit is opened when read",
         );
         if self.hotness_memory_bytes > 0 {
-            let why = "1/16 of memory for the hot-key tracker; colder keys leave it beyond";
+            let why =
+                "1/16 of memory (less below 23 MiB) for the hot-key tracker; colder keys leave it beyond";
             rows.size("hotness_memory_bytes", self.hotness_memory_bytes, why);
         }
         rows.size(
             "write_buffer_bytes",
             self.write_buffer_bytes as u64,
-            "1/128 of memory, 64 KiB to 1 MiB, for each table being written",
+            "1/128 of memory (less below 42 MiB), 64 KiB to 1 MiB, for each table being written",
         );
-        rows.size("scans_bytes", self.scans_bytes, "1/32 of memory: what all scans together read ahead");
+        let why = "1/32 of memory (less below 42 MiB): what all scans together read ahead";
+        rows.size("scans_bytes", self.scans_bytes, why);
         let share = format!("{} memtables of memtable_bytes over all keyspaces", self.memtables_max);
         rows.size("memtable_budget_bytes", self.memtable_budget_bytes, share);
         let why = if self.capacity(Tier::Fast).is_some() {
@@ -135,8 +137,7 @@ impl Config {
         };
         rows.size("memtable_bytes", self.memtable_bytes, why);
         rows.add("memtables_max", self.memtables_max.to_string(), "one active, the others being flushed");
-        let why =
-            "memory less memtables, indexes, filters and buffers goes to the cache, never less than this";
+        let why = "memory less memtables, indexes, filters and buffers goes to the cache, never less than this: 1/16";
         rows.size("cache_bytes_min", self.cache_bytes_min, why);
         if self.promotion_bytes_max > 0 {
             let why = "one table, 1/32 of memory at most: records read from the slow tier, asked before it";
@@ -193,7 +194,7 @@ impl Config {
         rows.add(
             "compactions_max",
             self.compactions_max.to_string(),
-            "compactions and parts of one at once: 4 with a slow tier and 8 MiB of memory, else 2",
+            "compactions and parts of one at once: 4 with a slow tier and 30 MiB of memory, else 2",
         );
         rows.add("flushes_max", self.flushes_max.to_string(), "flushes at once");
         rows.add("read_threads", self.read_threads.to_string(), "reads of one multi_get at once");

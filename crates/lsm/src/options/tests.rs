@@ -53,6 +53,55 @@ fn the_standard_small_benchmark_keeps_five_sixths_of_the_fast_tier_for_data() {
     assert!(config.fast_levels_bytes.unwrap() > 75 * MIB);
 }
 
+/// What the parts of a store may come to at worst, with the least that the block cache and open tables are left.
+fn worst_bytes(config: &Config) -> u64 {
+    let jobs = (config.compactions_max + config.flushes_max) as u64;
+    let job = 2 * config.write_buffer_bytes + 8 * config.compaction_readahead_bytes;
+    config.process_bytes
+        + config.memtable_budget_bytes
+        + 2 * config.promotion_bytes_max
+        + config.hotness_memory_bytes
+        + config.scans_bytes
+        + jobs * job as u64
+        + config.cache_bytes_min
+        + config.pinned_bytes_min
+}
+
+#[test]
+fn what_all_parts_take_at_worst_fits_into_the_memory_however_small_it_is() {
+    for mib in [16, 20, 24, 28, 32, 40, 48, 64, 128, 256, 4096] {
+        for profile in Profile::ALL {
+            for options in [tiered(100_000_000), tiered(TIB), Options::new("/fast")] {
+                let config = options.memory(mib * MIB).profile(profile).derive().unwrap();
+                let worst = worst_bytes(&config);
+                assert!(worst <= mib * MIB, "{mib} MiB {profile:?}: {worst}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_memory_goes_to_indexes_and_filters_before_write_buffers_and_read_ahead() {
+    let mut before = 0;
+    for (mib, least) in [(16, 3100), (24, 6400), (32, 12_000), (48, 25_000), (64, 39_000)] {
+        let config = tiered(100_000_000).memory(mib * MIB).derive().unwrap();
+        // In a store that is read: a memtable that may fill, a promotion cache, RALT, the least cache.
+        let taken = config.process_bytes
+            + config.memtable_bytes
+            + config.promotion_bytes_max
+            + config.hotness_memory_bytes
+            + config.cache_bytes_min;
+        let left_kib = (config.memory_bytes - taken) / 1024;
+        assert!(left_kib >= least, "{mib} MiB leave {left_kib} KiB to open tables");
+        let ahead = config.compaction_readahead_bytes as u64 * config.compactions_max as u64;
+        assert!(ahead >= before && config.compaction_readahead_bytes >= 32 << 10, "{mib} MiB");
+        before = ahead;
+    }
+    let small = tiered(100_000_000).memory(16 * MIB).derive().unwrap();
+    let large = tiered(100_000_000).memory(64 * MIB).derive().unwrap();
+    assert!(small.memtable_bytes < large.memtable_bytes / 2 && small.compactions_max < large.compactions_max);
+}
+
 #[test]
 fn deriving_twice_gives_the_same_figures() {
     let options = tiered(GIB).memory(64 * MIB);

@@ -20,6 +20,7 @@ pub struct Level {
     fences: Fences,
     bytes: [u64; 2],
     entries: u64,
+    key_bytes: u64,
 }
 
 impl Level {
@@ -31,7 +32,9 @@ impl Level {
             bytes[file.meta.tier.index()] += file.meta.size_bytes;
         }
         let entries = tables.iter().map(|file| file.meta.entries).sum();
-        Self { tier, tables, fences, bytes, entries }
+        let keys = |file: &Arc<TableFile>| file.meta.smallest.len() + file.meta.largest.len();
+        let key_bytes = tables.iter().map(|file| keys(file) as u64).sum();
+        Self { tier, tables, fences, bytes, entries, key_bytes }
     }
 
     /// Bytes of its tables on both tiers.
@@ -44,6 +47,12 @@ impl Level {
     #[must_use]
     pub const fn entries(&self) -> u64 {
         self.entries
+    }
+
+    /// Bytes of the smallest and the largest keys of its tables.
+    #[must_use]
+    pub const fn key_bytes(&self) -> u64 {
+        self.key_bytes
     }
 
     /// Bytes of its tables on `tier`.

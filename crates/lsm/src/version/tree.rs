@@ -11,6 +11,10 @@ use super::file::{TableFile, TableOpener};
 use super::level::Level;
 use super::{FIRST_SLOW, LEVELS, TableMeta};
 
+/// What a table that is not open takes of memory, its smallest and largest key apart: its facts, its places in versions, in the
+/// books of its disk and among the open tables.
+const KNOWN_BYTES: u64 = 576;
+
 /// The tables of one keyspace at one moment.
 #[derive(Debug)]
 pub struct Version {
@@ -151,6 +155,14 @@ impl Version {
     #[must_use]
     pub fn table_count(&self) -> u64 {
         self.levels.iter().map(|level| level.tables.len() as u64).sum()
+    }
+
+    /// Memory that its tables take without being open, bytes.
+    #[must_use]
+    pub fn known_bytes(&self) -> u64 {
+        // A sorted level has most of the largest keys once more, to search.
+        let keys: u64 = self.levels.iter().map(Level::key_bytes).sum();
+        self.table_count() * KNOWN_BYTES + 2 * keys
     }
 
     /// All tables with their levels, from the top.

@@ -153,7 +153,8 @@ fn a_flush_that_waited_for_room_is_tried_again_by_who_waits_for_it() {
         [("flush", |db| db.flush()), ("wait_idle", |db| db.wait_idle()), ("put", |db| db.put(b"last", b"v"))];
     for (name, wait) in waits {
         let rig = Rig::new();
-        let db = Db::open(rig.single()).unwrap();
+        let db =
+            Db::open(rig.single().advanced(|advanced| advanced.memtable_bytes = Some(64 << 10))).unwrap();
         for _ in 0..2 {
             fill(&db, 'a', 300);
             db.flush().unwrap();

@@ -199,7 +199,7 @@ fn an_idle_keyspace_does_not_pin_the_log() {
 #[test]
 fn writers_are_delayed_before_they_are_stopped_and_the_stats_say_why() {
     let rig = Rig::new();
-    let db = Db::open(rig.single()).unwrap();
+    let db = Db::open(rig.single().advanced(|advanced| advanced.memtable_bytes = Some(64 << 10))).unwrap();
     rig.fast.add(Rule::new(Op::Create, Effect::Error(EIO)).on("*.tbl"));
     let mut seen = Vec::new();
     let stopped = (0..20_000).find_map(|number| {
