@@ -265,7 +265,7 @@ impl Engine {
         let of_fast = |file: &&Arc<TableFile>| file.meta.tier == Tier::Fast;
         let bytes: u64 =
             plan.tables().map(|(_, file)| file).filter(of_fast).map(|file| file.meta.size_bytes).sum();
-        let cold_bytes = bytes.saturating_sub(routed.retained_bytes);
+        let cold_bytes = bytes.saturating_sub(routed.retained_bytes + routed.guarded_bytes);
         let permille = (cold_bytes * 1000).checked_div(bytes).unwrap_or(1000);
         let mean = self.cold_permille.load(Ordering::Relaxed);
         self.cold_permille.store(

@@ -93,6 +93,8 @@ pub struct BoundaryCounters {
     pub compactions: Counter,
     /// Bytes of hot records that they left on the fast tier.
     pub retained_bytes: Counter,
+    /// Bytes of entries that are not hot and that they left there above what may be a copy of an older version.
+    pub guarded_bytes: Counter,
     /// Bytes of records of the promotion cache that they wrote to the fast tier.
     pub promoted_bytes: Counter,
     /// Bytes of records of the promotion cache that became runs of the hot level.
@@ -108,6 +110,7 @@ impl BoundaryCounters {
     pub fn add(&self, routed: &Routed) {
         self.compactions.add(1);
         self.retained_bytes.add(routed.retained_bytes);
+        self.guarded_bytes.add(routed.guarded_bytes);
         self.promoted_bytes.add(routed.promoted_bytes);
         self.not_hot_bytes.add(routed.not_hot_bytes);
     }
@@ -116,6 +119,7 @@ impl BoundaryCounters {
         BoundaryStats {
             compactions: self.compactions.get(),
             retained_bytes: self.retained_bytes.get(),
+            guarded_bytes: self.guarded_bytes.get(),
             promoted_bytes: self.promoted_bytes.get(),
             flushed_bytes: self.flushed_bytes.get(),
             not_hot_bytes: self.not_hot_bytes.get(),
@@ -131,6 +135,8 @@ pub struct BoundaryStats {
     pub compactions: u64,
     /// Bytes of hot records that they left on the fast tier.
     pub retained_bytes: u64,
+    /// Bytes of entries that are not hot and that they left there, since the hot level may hold a copy of an older version.
+    pub guarded_bytes: u64,
     /// Bytes of records read from the slow tier that they wrote to the fast one.
     pub promoted_bytes: u64,
     /// Bytes of records read from the slow tier that became runs of the hot level.

@@ -31,6 +31,8 @@ pub fn merged(keyspace: &KeyspaceState, plan: &Plan, tables_out: usize, stats: &
     let kept = Kept {
         retained_records: routed.retained,
         retained_bytes: routed.retained_bytes,
+        guarded_records: routed.guarded,
+        guarded_bytes: routed.guarded_bytes,
         promoted_records: routed.promoted,
         promoted_bytes: routed.promoted_bytes,
     };

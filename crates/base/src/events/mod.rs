@@ -187,6 +187,10 @@ pub struct Kept {
     pub retained_records: u64,
     /// Bytes of these.
     pub retained_bytes: u64,
+    /// Entries of the fast tier that are not hot and stayed there, since the hot level may hold a copy of an older version.
+    pub guarded_records: u64,
+    /// Bytes of these.
+    pub guarded_bytes: u64,
     /// Hot records lately read from the slow tier that were written to the fast one.
     pub promoted_records: u64,
     /// Bytes of these.
@@ -330,6 +334,8 @@ impl Compaction {
             fields.extend([
                 ("boundary.retained_records", kept.retained_records.into()),
                 ("boundary.retained_bytes", kept.retained_bytes.into()),
+                ("boundary.guarded_records", kept.guarded_records.into()),
+                ("boundary.guarded_bytes", kept.guarded_bytes.into()),
                 ("boundary.promoted_records", kept.promoted_records.into()),
                 ("boundary.promoted_bytes", kept.promoted_bytes.into()),
             ]);

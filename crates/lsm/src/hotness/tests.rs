@@ -63,6 +63,7 @@ fn a_read_that_finds_a_value_is_an_access_wherever_the_value_was() {
     assert!(places[..2].iter().all(|place| place.contains("slow tier")), "{places:?}");
     assert!(places[2..5].iter().all(|place| place.contains("fast tier")), "{places:?}");
     assert_eq!(places[5], "memtable");
+    assert!(db.explain_key("default", b"memory").unwrap().why.starts_with("written lately"));
     for key in keys {
         let key = key.as_bytes();
         assert!(!was_accessed(&db, key), "{}: to explain is no access", key.escape_ascii());

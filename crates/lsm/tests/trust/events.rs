@@ -95,8 +95,10 @@ fn events_tell_each_flush_compaction_promotion_and_eviction_with_what_is_counted
     let kept: Vec<_> = merges.iter().filter_map(|one| one.boundary).collect();
     assert_eq!(kept.len() as u64, stats.boundary.compactions);
     assert_eq!(kept.iter().map(|one| one.retained_bytes).sum::<u64>(), stats.boundary.retained_bytes);
+    assert_eq!(kept.iter().map(|one| one.guarded_bytes).sum::<u64>(), stats.boundary.guarded_bytes);
     assert_eq!(kept.iter().map(|one| one.promoted_bytes).sum::<u64>(), stats.boundary.promoted_bytes);
     assert!(kept.iter().all(|one| (one.retained_bytes > 0) == (one.retained_records > 0)));
+    assert!(kept.iter().all(|one| (one.guarded_bytes > 0) == (one.guarded_records > 0)));
     let promoted = |what: &What| if let What::Promoted { bytes, .. } = what { *bytes } else { 0 };
     assert_eq!(sum(&promoted), stats.boundary.flushed_bytes);
     let not_hot = |what: &What| match what {

@@ -119,11 +119,12 @@ impl World {
             self.hot.retain(|run| !meets(&run));
             self.evicted += before - self.hot.len();
         }
+        let retention = !dice.one_in(4);
         if retains {
             plan.retain_level = Some(LAST_FAST);
             ctx.retention = Some(Arc::new(Retention {
                 tracker: Arc::new(HashTracker { seed: dice.below(1000), hot: [0, 100, 256][dice.index(3)] }),
-                parts: HotParts { retention: !dice.one_in(4), ..HotParts::default() },
+                parts: HotParts { retention, ..HotParts::default() },
                 options: self.files.options,
                 target_bytes: plan.target_file_bytes,
                 guards: self.hot.iter().map(|run| vec![Arc::clone(run)]).collect(),
@@ -151,7 +152,9 @@ impl World {
             assert!(overlap.is_none(), "tables overlap: {overlap:?}");
         }
         let routed = output.stats.routed;
+        assert!(retention || routed.retained == 0, "what is guarded is not counted as retained: {routed:?}");
         self.sum.retained += routed.retained;
+        self.sum.guarded += routed.guarded;
         self.sum.promoted += routed.promoted;
         self.sum.not_hot_bytes += routed.not_hot_bytes;
     }
@@ -196,13 +199,17 @@ fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_an
             }
         }
         sum.retained += world.sum.retained;
+        sum.guarded += world.sum.guarded;
         sum.promoted += world.sum.promoted;
         sum.not_hot_bytes += world.sum.not_hot_bytes;
         evicted += world.evicted;
         guarded += world.guarded;
         merged += world.merged;
     }
-    assert!(sum.retained > 300 && sum.promoted > 50 && sum.not_hot_bytes > 500, "{sum:?}");
+    assert!(
+        sum.retained > 300 && sum.guarded > 100 && sum.promoted > 50 && sum.not_hot_bytes > 500,
+        "{sum:?}"
+    );
     assert!(evicted > 50 && guarded > 20, "{evicted} evicted, {guarded} tables with deletions stayed");
     assert!(merged > 50, "{merged} merges of runs");
 }

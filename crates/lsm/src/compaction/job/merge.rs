@@ -174,8 +174,9 @@ impl<'a> Pass<'a> {
             (None, None) => Way::Output,
         };
         match (way, &mut self.hot) {
-            (Way::Hot, Some(hot)) => {
-                hot.add(key, !self.written[1], internal_key, stored, source, &mut self.stats.routed)?;
+            (Way::Hot | Way::Guarded, Some(hot)) => {
+                hot.count(way, source, (key.len() + stored.len()) as u64, &mut self.stats.routed);
+                hot.out.add(key, !self.written[1], internal_key, stored)?;
                 self.written[1] = true;
             }
             (Way::Nowhere, _) => {

@@ -227,6 +227,10 @@ pub struct Routed {
     pub retained: u64,
     /// Bytes of these, keys and values.
     pub retained_bytes: u64,
+    /// Entries of the fast tier that are not hot and stayed there above what may be a copy of an older version.
+    pub guarded: u64,
+    /// Bytes of these.
+    pub guarded_bytes: u64,
     /// Records of the promotion cache that were written to the fast tier.
     pub promoted: u64,
     /// Bytes of these.
@@ -278,6 +282,8 @@ impl JobStats {
         let (routed, more) = (&mut self.routed, &other.routed);
         routed.retained += more.retained;
         routed.retained_bytes += more.retained_bytes;
+        routed.guarded += more.guarded;
+        routed.guarded_bytes += more.guarded_bytes;
         routed.promoted += more.promoted;
         routed.promoted_bytes += more.promoted_bytes;
         routed.not_hot_bytes += more.not_hot_bytes;

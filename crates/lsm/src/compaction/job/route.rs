@@ -30,8 +30,10 @@ use crate::options::HotParts;
 pub enum Way {
     /// To the output level.
     Output,
-    /// To the fast level that retains.
+    /// To the fast level that retains, for its heat.
     Hot,
+    /// There too, hot or not: the hot level below may hold a copy of an older version.
+    Guarded,
     /// Nowhere: a copy that is not hot.
     Nowhere,
 }
@@ -68,12 +70,11 @@ impl HotSide<'_> {
             is_newest && is_fast && may && (!checked || self.tracker.is_hot(key))
         };
         match Kind::from_byte(kind_byte) {
+            Some(Kind::Copy | Kind::Value) if is_wanted() => Way::Hot,
             Some(Kind::Value | Kind::Deletion) if guarded && !seeded_bug!("guarded-entry-goes-down") => {
-                Way::Hot
+                Way::Guarded
             }
-            Some(Kind::Copy) if is_wanted() => Way::Hot,
             Some(Kind::Copy) if !seeded_bug!("cold-copy-goes-down") => Way::Nowhere,
-            Some(Kind::Value) if is_wanted() => Way::Hot,
             _ => Way::Output,
         }
     }
@@ -88,28 +89,15 @@ impl HotSide<'_> {
         self.is_fast(source) && self.guards.has(key)
     }
 
-    /// Writes an entry that stays.
-    ///
-    /// # Errors
-    /// The output file's.
-    pub fn add(
-        &mut self,
-        key: &[u8],
-        first_of_key: bool,
-        internal_key: &[u8],
-        stored: &[u8],
-        source: usize,
-        routed: &mut Routed,
-    ) -> Result<()> {
-        let bytes = (key.len() + stored.len()) as u64;
-        if source < self.promoted_sources {
-            routed.promoted += 1;
-            routed.promoted_bytes += bytes;
-        } else {
-            routed.retained += 1;
-            routed.retained_bytes += bytes;
-        }
-        self.out.add(key, first_of_key, internal_key, stored)
+    /// Counts an entry of `bytes` that stays.
+    pub fn count(&self, way: Way, source: usize, bytes: u64, routed: &mut Routed) {
+        let (records, all_bytes) = match way {
+            Way::Guarded => (&mut routed.guarded, &mut routed.guarded_bytes),
+            _ if source < self.promoted_sources => (&mut routed.promoted, &mut routed.promoted_bytes),
+            _ => (&mut routed.retained, &mut routed.retained_bytes),
+        };
+        *records += 1;
+        *all_bytes += bytes;
     }
 }
 
