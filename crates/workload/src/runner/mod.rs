@@ -5,14 +5,17 @@
 //! first failure stops the phase and is the result. Time, processor time, memory, disk usage and hits are sampled each
 //! 100 ms ([`watch`]). Tests: `tests.rs`.
 
+mod client;
 mod watch;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::AtomicU64;
+
 use hdrhistogram::Histogram;
-use kelvin_base::{Clock, Error, Result};
+use kelvin_base::{Clock, Error, OrderedStore, Result};
 
 use crate::dirs;
 use crate::generate::keys::KeySampler;
@@ -23,13 +26,17 @@ use crate::samples;
 use crate::subject::{ByteCounts, Subject};
 use crate::versions::Versions;
 
+use client::{Client, Phase};
+use watch::Extent;
 pub use watch::{NoProgress, Peaks, Progress, ProgressUpdate};
-use worker::{Inserts, Phase};
+use worker::{Inserts, Worker};
 
 /// The kinds of operation that are timed apart.
 pub const OPERATIONS: [&str; 5] = ["read", "update", "insert", "scan", "modify"];
 /// Times of one kind of operation, nanoseconds.
 pub type Latency = Histogram<u32>;
+/// Times by operation, in the order of [`OPERATIONS`].
+pub type Latencies = [Option<Latency>; OPERATIONS.len()];
 
 /// What a phase yielded.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +44,7 @@ pub struct PhaseResult {
     /// Samples from first to last.
     pub samples: Vec<samples::Sample>,
     /// Times by operation, in the order of [`OPERATIONS`].
-    pub latency: [Option<Latency>; 5],
+    pub latency: Latencies,
     /// Highest memory and disk usage.
     pub peaks: Peaks,
     /// Bytes moved during the phase.
@@ -60,15 +67,56 @@ impl PhaseResult {
     }
 }
 
-/// Everything the phases of one benchmark share.
+/// What the phases of every benchmark share, whatever makes its operations.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'a> {
+    pub(crate) options: &'a BenchOptions,
+    pub(crate) subject: &'a dyn Subject,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+/// Everything the phases of a benchmark with generated operations share.
 struct Bench<'a> {
-    options: &'a BenchOptions,
-    subject: &'a dyn Subject,
-    clock: &'a dyn Clock,
+    stage: Stage<'a>,
     records: Records,
     sampler: KeySampler,
     inserts: Inserts,
     versions: Versions,
+}
+
+impl Bench<'_> {
+    const fn options(&self) -> &BenchOptions {
+        self.stage.options
+    }
+
+    fn store(&self) -> &dyn OrderedStore {
+        self.stage.subject.store()
+    }
+
+    /// Runs one phase to its end.
+    fn phase(&self, phase: Phase, progress: &mut dyn Progress) -> Result<PhaseResult> {
+        let options = self.options();
+        let (total, seconds) = match phase {
+            Phase::Load => (Some(options.records), None),
+            Phase::Settle => return self.stage.settle(progress),
+            Phase::WarmUp => (Some(options.warm_up), None),
+            Phase::Run if options.seconds.is_some() => (options.ops, options.seconds),
+            Phase::Run => (Some(options.run_ops()), None),
+        };
+        let chunks = AtomicU64::new(0);
+        let work = |client: &mut Client<'_>| {
+            Worker::new(self, client, phase).work(&chunks, total.unwrap_or(u64::MAX))
+        };
+        self.stage.phase(phase, Extent { total, seconds, threads: options.threads }, &work, progress)
+    }
+}
+
+impl Stage<'_> {
+    /// Waits until the store has no background work left.
+    pub(crate) fn settle(&self, progress: &mut dyn Progress) -> Result<PhaseResult> {
+        let extent = Extent { total: None, seconds: None, threads: 1 };
+        self.phase(Phase::Settle, extent, &|_| self.subject.settle(), progress)
+    }
 }
 
 /// Opens the system that `options` names and measures it.
@@ -77,19 +125,25 @@ struct Bench<'a> {
 /// `InvalidArgument` for options that cannot be run; whatever the store reports; `Corruption` for a wrong value.
 pub fn run(options: &BenchOptions, progress: &mut dyn Progress) -> Result<Report> {
     options.check()?;
-    let dirs = [Some(options.fast_dir()), options.slow_dir()];
-    for dir in dirs.iter().flatten() {
-        if options.reuse && !dirs::is_marked(dir) {
-            return Err(Error::invalid("there is no benchmark's store to reuse")
-                .file(dir)
-                .advice("run once without --reuse"));
+    if options.reuse {
+        for dir in [Some(options.fast_dir()), options.slow_dir()].iter().flatten() {
+            if !dirs::is_marked(dir) {
+                return Err(Error::invalid("there is no benchmark's store to reuse")
+                    .file(dir)
+                    .advice("run once without --reuse"));
+            }
         }
-        if !options.reuse {
-            dirs::make_fresh(dir)?;
-        }
+    } else {
+        make_dirs(options)?;
     }
     let subject = crate::systems::open(options)?;
     run_on(options, &*subject, &kelvin_base::SystemClock::new(), progress)
+}
+
+/// Makes the directories of the store anew.
+pub(crate) fn make_dirs(options: &BenchOptions) -> Result<()> {
+    let dirs = [Some(options.fast_dir()), options.slow_dir()];
+    dirs.iter().flatten().try_for_each(|dir| dirs::make_fresh(dir))
 }
 
 /// Measures a store that is already open: empty, or with `options.reuse` loaded by an earlier run.
@@ -105,9 +159,7 @@ pub fn run_on(
     let mix = options.workload.mix();
     let is_updating = mix.update + mix.modify > 0;
     let bench = Bench {
-        options,
-        subject,
-        clock,
+        stage: Stage { options, subject, clock },
         records: Records::new(options.key_size, options.value_size, options.seed)?,
         sampler: KeySampler::new(options.keys, options.records, options.run_ops(), options.seed)?,
         inserts: Inserts::new(options.records),
@@ -142,15 +194,20 @@ fn load(bench: &Bench<'_>, progress: &mut dyn Progress) -> Result<(LoadFigures, 
     let mut loaded = bench.phase(Phase::Load, progress)?;
     let settled = bench.phase(Phase::Settle, progress)?;
     loaded.peaks.include(&settled.peaks);
+    Ok((load_figures(&loaded, &settled, bench.options().records), loaded))
+}
+
+/// What loading `records` records and letting the store settle took.
+pub(crate) fn load_figures(loaded: &PhaseResult, settled: &PhaseResult, records: u64) -> LoadFigures {
     let figures = samples::from_share(&loaded.samples, 0.0);
     let settle_cpu = settled.samples.last().map_or(0.0, |last| last.cpu_seconds);
-    let load = LoadFigures {
+    let records = records.max(1) as f64;
+    LoadFigures {
         seconds: loaded.seconds(),
         ops_per_s: figures.ops_per_s,
         cpu_us_per_op: figures.cpu_us_per_op,
         settle_seconds: settled.seconds(),
-        settled_ops_per_s: bench.options.records as f64 / (loaded.seconds() + settled.seconds()).max(1e-9),
-        settled_cpu_us_per_op: figures.cpu_us_per_op + settle_cpu * 1e6 / bench.options.records as f64,
-    };
-    Ok((load, loaded))
+        settled_ops_per_s: records / (loaded.seconds() + settled.seconds()).max(1e-9),
+        settled_cpu_us_per_op: figures.cpu_us_per_op + settle_cpu * 1e6 / records,
+    }
 }

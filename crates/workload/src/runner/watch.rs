@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kelvin_base::{Error, ErrorKind, Result, process};
 
-use super::worker::{Phase, Shared, Worker};
-use super::{Bench, Latency, PhaseResult};
+use super::client::{Client, Phase, Shared};
+use super::{Latencies, PhaseResult, Stage};
 use crate::dirs;
 use crate::samples::{HotSet, Sample, from_share, put_in_order};
 
@@ -75,7 +75,7 @@ impl Progress for NoProgress {
 }
 
 struct Watch<'a> {
-    bench: &'a Bench<'a>,
+    stage: &'a Stage<'a>,
     shared: &'a Shared,
     phase: Phase,
     seconds_total: Option<f64>,
@@ -86,7 +86,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn sample(&mut self) {
-        self.samples.push(self.shared.sample(self.bench));
+        self.samples.push(self.shared.sample(self.stage));
     }
 
     fn tell(&mut self, progress: &mut dyn Progress) {
@@ -104,12 +104,7 @@ impl Watch<'_> {
         let figures =
             from_share(recent, if last.ops == 0 { 0.0 } else { first.ops as f64 / last.ops as f64 });
         progress.update(&ProgressUpdate {
-            phase: match self.phase {
-                Phase::Load => "load",
-                Phase::Settle => "settle",
-                Phase::WarmUp => "warm-up",
-                Phase::Run => "run",
-            },
+            phase: self.phase.name(),
             done: last.ops,
             total: self.shared.total,
             seconds: last.seconds,
@@ -146,36 +141,45 @@ impl Watch<'_> {
     }
 }
 
-impl Bench<'_> {
-    /// Runs one phase to its end.
-    pub(super) fn phase(&self, phase: Phase, progress: &mut dyn Progress) -> Result<PhaseResult> {
-        let options = self.options;
-        let (total, seconds_total, threads) = match phase {
-            Phase::Load => (Some(options.records), None, options.threads),
-            Phase::Settle => (None, None, 1),
-            Phase::WarmUp => (Some(options.warm_up), None, options.threads),
-            Phase::Run if options.seconds.is_some() => (options.ops, options.seconds, options.threads),
-            Phase::Run => (Some(options.run_ops()), None, options.threads),
-        };
+/// What ends a phase, and how many work on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Operations to do, if that is what ends it.
+    pub(crate) total: Option<u64>,
+    /// Seconds it takes, if that is what ends it.
+    pub(crate) seconds: Option<f64>,
+    /// Client threads.
+    pub(crate) threads: usize,
+}
+
+impl Stage<'_> {
+    /// Runs one phase to its end; every client thread does `work`.
+    pub(crate) fn phase(
+        &self,
+        phase: Phase,
+        extent: Extent,
+        work: &(dyn Fn(&mut Client<'_>) -> Result<()> + Sync),
+        progress: &mut dyn Progress,
+    ) -> Result<PhaseResult> {
         let before = self.subject.counters();
-        let shared = Shared::new(self, total);
+        let shared = Shared::new(self, extent.total);
         let mut watch = Watch {
-            bench: self,
+            stage: self,
             shared: &shared,
             phase,
-            seconds_total,
-            dirs: [Some(options.fast_dir()), options.slow_dir()],
+            seconds_total: extent.seconds,
+            dirs: [Some(self.options.fast_dir()), self.options.slow_dir()],
             samples: Vec::new(),
             peaks: Peaks::default(),
         };
-        let mut latency: [Option<Latency>; 5] = Default::default();
+        let mut latency = Latencies::default();
         std::thread::scope(|scope| {
             let (mark, marks) = channel();
             let start = |_| {
-                let (mark, worker) = (mark.clone(), Worker::new(self, &shared, phase));
-                scope.spawn(move || worker.work(&mark))
+                let client = Client::new(self, &shared, mark.clone());
+                scope.spawn(move || client.work(work))
             };
-            let clients: Vec<_> = (0..threads).map(start).collect();
+            let clients: Vec<_> = (0..extent.threads).map(start).collect();
             drop(mark);
             watch.watch(&marks, progress);
             for client in clients {
@@ -207,7 +211,7 @@ impl Bench<'_> {
     }
 }
 
-fn merge(into: &mut [Option<Latency>; 5], times: [Option<Latency>; 5]) -> Result<()> {
+fn merge(into: &mut Latencies, times: Latencies) -> Result<()> {
     for (sum, part) in into.iter_mut().zip(times) {
         match (sum.as_mut(), part) {
             (Some(sum), Some(part)) => {
