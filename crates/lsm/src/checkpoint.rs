@@ -146,15 +146,13 @@ impl Engine {
         if imms.is_empty() {
             return Ok(Vec::new());
         }
-        self.write_level_zero(
-            &imms,
-            Arc::new(CopyOutputs {
-                target: target.clone(),
-                mode: self.files.mode,
-                buffer_bytes: self.files.write_buffer_bytes,
-                numbers: Arc::clone(&self.file_numbers),
-            }),
-        )
+        let outputs = Arc::new(CopyOutputs {
+            target: target.clone(),
+            mode: self.files.mode,
+            buffer_bytes: self.files.write_buffer_bytes,
+            numbers: Arc::clone(&self.file_numbers),
+        });
+        Self::write_level_zero(&imms, &self.job_context(outputs, 0, Tier::Fast))
     }
 }
 

@@ -33,6 +33,10 @@ const COLD_MEAN_OF: u64 = 16;
 /// And counts as no less than that, or slow levels would be more than the rewriting they save is worth.
 const COLD_PERMILLE_MIN: u64 = 500;
 
+/// With more logs than that a flush that runs is ended by no close: where a store is opened for moments only, each opening would find
+/// one log more, and read them all.
+const LOGS_UNFLUSHED_MAX: usize = 8;
+
 impl Engine {
     /// Writes the sealed memtables of `keyspace` into level 0.
     ///
@@ -49,7 +53,11 @@ impl Engine {
             self.sync_closed_logs()?;
         }
         let reservation = self.room_for_flush(&mut imms)?;
-        let metas = self.write_level_zero(&imms, self.outputs(Purpose::Flush))?;
+        let mut context = self.job_context(self.outputs(Purpose::Flush), 0, Tier::Fast);
+        if self.wals.count() > LOGS_UNFLUSHED_MAX {
+            context.cancel = Arc::default();
+        }
+        let metas = Self::write_level_zero(&imms, &context)?;
         let mut edit = Edit::default();
         let mut written = 0;
         for meta in &metas {
@@ -83,18 +91,14 @@ impl Engine {
         }
     }
 
-    /// Writes memtables (newest first) as a table of level 0 where `outputs` say.
+    /// Writes memtables (newest first) as a table of level 0, as `context` says.
     ///
     /// # Errors
     /// The files'; what was made is removed.
-    pub(crate) fn write_level_zero(
-        &self,
-        imms: &[Arc<MemTable>],
-        outputs: Arc<dyn Outputs>,
-    ) -> Result<Vec<TableMeta>> {
+    pub(crate) fn write_level_zero(imms: &[Arc<MemTable>], context: &JobContext) -> Result<Vec<TableMeta>> {
         let sources: Vec<_> = imms.iter().map(|imm| imm.iter()).collect();
         let stones: Vec<_> = imms.iter().flat_map(|imm| imm.tombstones()).collect();
-        let output = job::flush(sources, &stones, &self.job_context(outputs, 0, Tier::Fast))?;
+        let output = job::flush(sources, &stones, context)?;
         Ok(output.tables.iter().map(JobTable::meta).collect())
     }
 

@@ -86,6 +86,12 @@ impl LogFiles {
         self.state.lock().live.keys().copied().collect()
     }
 
+    /// How many logs may hold needed records.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.state.lock().live.len()
+    }
+
     /// Makes the log `number`, in a kept file if there is one.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use kelvin_lsm::db::Db;
 use kelvin_storage::fault::EIO;
 
-use crate::rig::{Rig, assert_filled, fill};
+use crate::rig::{FAST, Rig, assert_filled, fill, key};
 
 /// A killed store with an idle keyspace, a dropped one, and writes in the newest log only.
 fn killed() -> Rig {
@@ -62,4 +62,21 @@ fn an_opening_that_ends_at_any_operation_loses_no_write_of_any_keyspace() {
         }
     }
     assert!(last > 20, "the opening does more than {last} operations");
+}
+
+#[test]
+fn a_store_that_is_only_ever_open_for_a_moment_gets_its_logs_flushed() {
+    let rig = Rig::new();
+    for number in 0..60 {
+        let db = Db::open(rig.tiered()).unwrap();
+        db.put(&key('k', number), b"v").unwrap();
+        // The flush of what the opening has found is queued; the close is the first to let it run.
+        db.close().unwrap();
+        let logs = rig.files(FAST, ".wal").len();
+        assert!(logs <= 12, "{logs} logs after opening {number}");
+    }
+    let db = Db::open(rig.tiered()).unwrap();
+    for number in 0..60 {
+        assert_eq!(db.get(&key('k', number)).unwrap().as_deref(), Some(&b"v"[..]));
+    }
 }
