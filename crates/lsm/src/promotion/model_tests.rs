@@ -1,12 +1,16 @@
-//! Random operations on a tiny store over two tiers against a `BTreeMap`, promotions stopped half-way among them; and readers
-//! and writers on threads, each read checked against what was written when it began and when it ended.
+//! Random operations on a tiny store over two tiers against a `BTreeMap`, reads and promotions stopped half-way among them; and
+//! readers and writers on threads, each read checked against what was written when it began and when it ended.
+//!
+//! A get does four things that others may come between: it pins a view, takes a sequence number, asks (the view never changes, the
+//! promotion cache does), and inserts what it found. The random reads stop before each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use kelvin_base::{Clock, SystemClock, ThreadPool};
+use kelvin_base::{Clock, Sequence, SystemClock, ThreadPool};
 use kelvin_storage::MemoryStorage;
 
 use super::testing::{HalfRead, counted, walk};
@@ -15,6 +19,7 @@ use crate::db::testing::{World, begin_step, key, lay_floor};
 use crate::db::{Db, IterOptions, Snapshot, WriteOptions};
 use crate::options::{CompressionChoice, Env, HotParts, Hotness, Options};
 use crate::version::{FIRST_SLOW, LEVELS_FAST};
+use crate::view::View;
 
 const KEYS: usize = 120;
 
@@ -29,14 +34,25 @@ impl Random {
     }
 }
 
-/// Values with the time at which they expire.
+/// A value and the time at which it expires; none if there is none.
+type State = Option<(Vec<u8>, u64)>;
 type Map = BTreeMap<usize, (Vec<u8>, u64)>;
+
+/// A get that has pinned its view, and then perhaps taken its sequence number.
+struct Paused {
+    number: usize,
+    view: Arc<View>,
+    at: Option<Sequence>,
+    /// What the key was from then on until the number was taken: it must be answered with one of these.
+    states: Vec<State>,
+}
 
 struct Model {
     world: World,
     db: Db,
     random: Random,
     map: Map,
+    paused: Vec<Paused>,
     half: Vec<HalfRead>,
     snapshots: Vec<(Snapshot, Map)>,
     writes: usize,
@@ -54,7 +70,16 @@ impl Model {
         let db = Db::open(options).unwrap();
         lay_floor(&db, FIRST_SLOW + 1);
         let random = Random(seed * 0x9e37_79b9 + 1);
-        Self { world, db, random, map: Map::new(), half: Vec::new(), snapshots: Vec::new(), writes: 0 }
+        let (paused, half) = (Vec::new(), Vec::new());
+        Self { world, db, random, map: Map::new(), paused, half, snapshots: Vec::new(), writes: 0 }
+    }
+
+    /// `number` is not what it was: gets that have no sequence number yet may see that.
+    fn changed(&mut self, number: usize) {
+        let state = self.map.get(&number);
+        for read in self.paused.iter_mut().filter(|read| read.number == number && read.at.is_none()) {
+            read.states.push(state.cloned());
+        }
     }
 
     fn key(&mut self) -> usize {
@@ -80,6 +105,7 @@ impl Model {
         self.db.put_with(&key(number), text.as_bytes(), &options).unwrap();
         let expiry_ms = ttl.map_or(u64::MAX, |_| self.now_ms() + 30_000);
         self.map.insert(number, (text.into_bytes(), expiry_ms));
+        self.changed(number);
     }
 
     fn delete(&mut self) {
@@ -87,11 +113,12 @@ impl Model {
         if self.random.below(3) > 0 {
             self.db.delete(&key(number)).unwrap();
             self.map.remove(&number);
-            return;
+            return self.changed(number);
         }
         let end = number + self.random.below(10);
         self.db.delete_range(&key(number), &key(end)).unwrap();
         self.map.retain(|one, _| !(number..end).contains(one));
+        (number..end).for_each(|number| self.changed(number));
     }
 
     fn get(&mut self) {
@@ -115,6 +142,29 @@ impl Model {
             let index = self.random.below(self.half.len());
             self.half.swap_remove(index).finish();
         }
+    }
+
+    /// Begins a get, or lets one do the next thing.
+    fn paused_read(&mut self) {
+        if self.paused.len() < 8 {
+            let number = self.key();
+            let (view, states) = (self.db.state.view(), vec![self.map.get(&number).cloned()]);
+            return self.paused.push(Paused { number, view, at: None, states });
+        }
+        let index = self.random.below(self.paused.len());
+        let visible = self.db.engine.visible();
+        let Some(at) = self.paused[index].at else {
+            self.paused[index].at = Some(visible);
+            return;
+        };
+        let Paused { number, view, states, .. } = self.paused.swap_remove(index);
+        let read = HalfRead::at(&self.db, view, at, &key(number));
+        let answer = read.found.as_ref().and_then(|found| found.value.as_ref()).map(|value| value.to_vec());
+        let now_ms = self.now_ms();
+        let lives = |state: State| state.filter(|(_, expiry_ms)| *expiry_ms > now_ms).map(|(value, _)| value);
+        let found = states.into_iter().any(|state| lives(state) == answer);
+        assert!(found, "key {number} at {at}: {answer:?}");
+        self.half.push(read);
     }
 
     fn snapshot(&mut self) {
@@ -150,8 +200,9 @@ impl Model {
         match self.random.below(100) {
             0..=29 => self.put(),
             30..=35 => self.delete(),
-            36..=64 => self.get(),
-            65..=78 => self.half_read(),
+            36..=57 => self.get(),
+            58..=67 => self.half_read(),
+            68..=78 => self.paused_read(),
             79..=84 => self.snapshot(),
             85..=86 => self.db.flush().unwrap(),
             87..=91 => self.begin_compaction(),
@@ -300,32 +351,45 @@ fn no_reader_on_any_thread_sees_a_key_go_back() {
             });
         }
         let write = |writer| {
+            let (begin, rounds) = sync_channel::<()>(1);
             let (db, cells) = (&db, &cells);
             scope.spawn(move || {
                 let mut random = Random(writer as u64 + 5);
-                for _ in 0..ROUNDS * 300 {
-                    let number = random.below(KEYS / WRITERS) * WRITERS + writer;
-                    change(db, number, &cells[number]);
+                for () in rounds {
+                    for _ in 0..300 {
+                        let number = random.below(KEYS / WRITERS) * WRITERS + writer;
+                        change(db, number, &cells[number]);
+                    }
                 }
-            })
+            });
+            begin
         };
         let writers: Vec<_> = (0..WRITERS).map(write).collect();
         let mut random = Random(3);
-        while writers.iter().any(|writer| !writer.is_finished()) {
+        // However the threads are run: each round of changes goes along with a compaction and reads of everything.
+        for _ in 0..ROUNDS {
+            writers.iter().for_each(|begin| begin.send(()).unwrap());
             let lower = key(random.below(KEYS));
             db.compact_range(Some(&lower), None).unwrap();
             read_all_twice(&db);
         }
+        drop(writers);
         drop(stopping);
     });
     db.compact_range(None, None).unwrap();
+    db.wait_idle().unwrap();
     read_all_twice(&db);
     for (number, cell) in cells.iter().enumerate() {
         check_read(&db, number, cell);
     }
-    db.wait_idle().unwrap();
     walk(&db);
-    assert!(counted(&db, "inserted") > 0 && counted(&db, "claimed") > 0 && db.stats().gets_promotion > 0);
+    assert!(counted(&db, "inserted") > 0 && db.stats().gets_promotion > 0);
+    for number in [0, KEYS - 1] {
+        change(&db, number, &cells[number]);
+    }
+    db.compact_range(None, None).unwrap();
+    assert!(counted(&db, "claimed") > 0, "what is between the two was in the cache");
+    walk(&db);
 }
 
 /// Reads every key twice, so that what is promoted is asked again while others write.
