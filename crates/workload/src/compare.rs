@@ -47,9 +47,11 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 type Figure = fn(&Report) -> Option<f64>;
 
 /// What is compared: name, figure, and whether more is better.
-const FIGURES: [(&str, Figure, bool); 8] = [
+const FIGURES: [(&str, Figure, bool); 10] = [
     ("ops_per_s", |report| Some(report.whole.ops_per_s), true),
     ("ops_per_s_last10", |report| Some(report.last10.ops_per_s), true),
+    ("fast_hit_percent_last10", |report| Some(report.last10.hit_rate? * 100.0), true),
+    ("read_p99_us", |report| Some(report.latency.iter().find(|one| one.operation == "read")?.p99), false),
     ("cpu_us_per_op", |report| Some(report.whole.cpu_us_per_op), false),
     ("load_ops_per_s", |report| Some(report.load?.ops_per_s), true),
     ("load_settled_per_s", |report| Some(report.load?.settled_ops_per_s), true),
@@ -81,12 +83,12 @@ impl Comparison {
         let Some((first, second)) = self.pairs.first() else { return String::new() };
         let (first, second) = (first.options.system.name(), second.options.system.name());
         let mut table =
-            format!("{:<20} {first:>14} {second:>14}  ratio (median of {})\n", "", self.pairs.len());
+            format!("{:<24} {first:>14} {second:>14}  ratio (median of {})\n", "", self.pairs.len());
         for (name, a, b, ratio, more_is_better) in self.ratios() {
             let is_better = if more_is_better { ratio >= 1.0 } else { ratio <= 1.0 };
             let verdict = if is_better { "" } else { "  behind" };
             // Writing to a string cannot fail.
-            let _written = writeln!(table, "{name:<20} {a:>14.1} {b:>14.1}  {ratio:.2}{verdict}");
+            let _written = writeln!(table, "{name:<24} {a:>14.1} {b:>14.1}  {ratio:.2}{verdict}");
         }
         table
     }

@@ -130,7 +130,16 @@ pub fn write_whole(path: &Path, text: &str) -> Result<()> {
     part.push(".part");
     let part = std::path::PathBuf::from(part);
     std::fs::write(&part, text).map_err(|e| Error::io("write", &part, e))?;
-    std::fs::rename(&part, path).map_err(|e| Error::io("rename", path, e))
+    rename(&part, path)
+}
+
+/// Gives the file `from` the name `to`.
+///
+/// # Errors
+/// The operating system's.
+#[expect(clippy::disallowed_methods, reason = "a result, not a store's file")]
+pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    std::fs::rename(from, to).map_err(|e| Error::io("rename", to, e))
 }
 
 /// The JSON that `path` holds; `None` if it is not there or no JSON.

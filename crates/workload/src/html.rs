@@ -89,17 +89,18 @@ fn figures(page: &mut String, reports: &[Report]) {
          <th>best possible</th><th>CPU us/op</th></tr>\n",
     );
     for report in reports {
-        let hits =
-            report.last10.hit_rate.map_or_else(|| "-".to_string(), |rate| format!("{:.1} %", rate * 100.0));
+        let percent =
+            |rate: Option<f64>| rate.map_or_else(|| "-".to_string(), |rate| format!("{:.1} %", rate * 100.0));
         let _written = writeln!(
             page,
-            "<tr><td>{}</td><td>{} {}</td><td>{:.0}</td><td>{:.0}</td><td>{hits}</td><td>{:.1} %</td><td>{:.1}</td></tr>",
+            "<tr><td>{}</td><td>{} {}</td><td>{:.0}</td><td>{:.0}</td><td>{}</td><td>{}</td><td>{:.1}</td></tr>",
             report.options.system,
             report.options.workload,
-            escape(&report.options.keys.to_string()),
+            escape(&report.keys()),
             report.whole.ops_per_s,
             report.last10.ops_per_s,
-            report.best_possible_hit_rate * 100.0,
+            percent(report.last10.hit_rate),
+            percent(report.best_possible_hit_rate),
             report.whole.cpu_us_per_op,
         );
     }

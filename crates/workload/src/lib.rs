@@ -2,7 +2,7 @@
 //!
 //! [`options`] says what to run, [`generate`] makes keys, values and the order of operations from a seed,
 //! [`subject`] is the store under test, [`runner`] loads it and drives it, [`report`] and [`html`] show what came of
-//! it, [`compare`] runs two systems in turn. Every value read is checked: a wrong one fails the run.
+//! it, [`compare`] runs two systems in turn, [`trace`] replays production traces. Every value read is checked: a wrong one fails the run.
 //! DESIGN section 12. Tests stand beside each module.
 
 pub mod best;
@@ -22,6 +22,7 @@ pub mod samples;
 pub mod stages;
 pub mod subject;
 pub mod systems;
+pub mod trace;
 mod versions;
 
 pub use compare::{Comparison, compare};

@@ -84,6 +84,8 @@ pub enum Workload {
     YcsbE,
     /// YCSB F: 50 % reads, 50 % read-modify-writes.
     YcsbF,
+    /// A trace, replayed; [`crate::trace`] runs it, and no name stands for it.
+    Trace,
 }
 
 /// Shares of the operations, per cent; together 100.
@@ -102,7 +104,7 @@ pub struct Mix {
 }
 
 impl Workload {
-    /// All of them, in the order of the documentation.
+    /// All that have a name on the command line, in the order of the documentation.
     pub const ALL: [Self; 13] = [
         Self::Load,
         Self::Ro,
@@ -136,15 +138,16 @@ impl Workload {
             Self::YcsbD => "D",
             Self::YcsbE => "E",
             Self::YcsbF => "F",
+            Self::Trace => "trace",
         }
     }
 
-    /// The shares of its operations; all zero for `load`.
+    /// The shares of its operations; all zero for `load` and a trace.
     #[must_use]
     pub const fn mix(self) -> Mix {
         let none = Mix { read: 0, update: 0, insert: 0, scan: 0, modify: 0 };
         match self {
-            Self::Load => none,
+            Self::Load | Self::Trace => none,
             Self::Ro | Self::YcsbC => Mix { read: 100, ..none },
             Self::Rw => Mix { read: 75, insert: 25, ..none },
             Self::Wh => Mix { read: 50, insert: 50, ..none },

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 
 use crate::best::best_possible_hit_rate;
 use crate::generate::keys::KeyDistribution;
-use crate::options::BenchOptions;
+use crate::options::{BenchOptions, Workload};
 use crate::runner::{OPERATIONS, Peaks, PhaseResult};
 use crate::samples::{FINAL_FROM, Reached, Row, Stretch, THROUGHPUT_SECONDS_MIN, from_share, reached, rows};
 use crate::stages::{self, StageFigures};
 use crate::subject::ByteCounts;
+use crate::trace::TraceFigures;
 
 /// The load phase in figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,8 +64,9 @@ pub struct Report {
     pub whole: Stretch,
     /// The final tenth of its operations.
     pub last10: Stretch,
-    /// What an oracle would reach in the fast capacity; 1 for systems with one tier.
-    pub best_possible_hit_rate: f64,
+    /// What an oracle would reach in the fast capacity; 1 for systems with one tier; `None` for a trace, whose requests
+    /// follow no distribution.
+    pub best_possible_hit_rate: Option<f64>,
     /// Times by operation.
     pub latency: Vec<LatencyFigures>,
     /// Bytes moved in the run phase.
@@ -83,6 +85,8 @@ pub struct Report {
     pub reached: Option<Reached>,
     /// The stages of the dynamic workload, one after the other.
     pub stages: Vec<StageFigures>,
+    /// The trace that was replayed, if one was.
+    pub trace: Option<TraceFigures>,
 }
 
 impl Report {
@@ -118,7 +122,8 @@ impl Report {
             seconds: run.seconds(),
             whole: from_share(&run.samples, 0.0),
             last10: from_share(&run.samples, FINAL_FROM),
-            best_possible_hit_rate: best_possible_hit_rate(options.keys, options.records, kept),
+            best_possible_hit_rate: (options.workload != Workload::Trace)
+                .then(|| best_possible_hit_rate(options.keys, options.records, kept)),
             latency: latency.collect(),
             bytes: run.bytes,
             rows: rows(&run.samples),
@@ -131,7 +136,14 @@ impl Report {
             peaks,
             slow_used_bytes,
             load,
+            trace: None,
         }
+    }
+
+    /// What the requests go to: a distribution of keys, or the files of a trace.
+    #[must_use]
+    pub fn keys(&self) -> String {
+        self.trace.as_ref().map_or_else(|| self.options.keys.to_string(), |trace| trace.name.clone())
     }
 
     /// Times by operation, for machines.
@@ -175,7 +187,7 @@ impl Report {
             "promotion_by_compaction": options.hot_parts.promotion_by_compaction,
             "promotion_by_flush": options.hot_parts.promotion_by_flush,
             "workload": options.workload.name(),
-            "keys": options.keys.to_string(),
+            "keys": self.keys(),
             "records": options.records,
             "key_size": options.key_size,
             "value_size": options.value_size,
@@ -199,14 +211,7 @@ impl Report {
             "slow_used_bytes_max": self.peaks.slow_bytes,
             "rss_peak_bytes": self.peaks.rss_bytes,
             "rss_over_limit_bytes": self.rss_over_limit_bytes(),
-            "load": self.load.map(|load| json!({
-                "seconds": load.seconds,
-                "ops_per_s": load.ops_per_s,
-                "cpu_us_per_op": load.cpu_us_per_op,
-                "settle_seconds": load.settle_seconds,
-                "settled_ops_per_s": load.settled_ops_per_s,
-                "settled_cpu_us_per_op": load.settled_cpu_us_per_op,
-            })),
+            "load": self.load.map(load_json),
             "ops_to_90_percent": self.reached.map(|reached| reached.ops),
             "seconds_to_90_percent": self.reached.map(|reached| reached.seconds),
             "time_series": series,
@@ -216,6 +221,9 @@ impl Report {
         }
         if !self.stages.is_empty() {
             root.insert("stages".to_string(), self.stages.iter().map(StageFigures::to_json).collect());
+        }
+        if let Some(trace) = &self.trace {
+            root.insert("trace".to_string(), trace.to_json());
         }
         Value::Object(root)
     }
@@ -231,17 +239,18 @@ impl Report {
     #[must_use]
     pub fn table(&self) -> String {
         let options = &self.options;
-        let mut lines: Vec<(String, String)> = vec![
-            ("system".into(), options.system.to_string()),
-            (
+        let mut lines: Vec<(String, String)> = vec![("system".into(), options.system.to_string())];
+        match &self.trace {
+            None => lines.push((
                 "workload".into(),
                 format!("{} on {}, {} thread(s)", options.workload, options.keys, options.threads),
-            ),
-            (
-                "records".into(),
-                format!("{} of {} + {} bytes", options.records, options.key_size, options.value_size),
-            ),
-        ];
+            )),
+            Some(trace) => lines.extend(trace.lines()),
+        }
+        lines.push((
+            "records".into(),
+            format!("{} of {} + {} bytes", options.records, options.key_size, options.value_size),
+        ));
         if let Some(load) = self.load {
             let load = format!(
                 "{} records/s in {:.1} s, settled after {:.1} s more; {:.1} us of CPU each",
@@ -255,11 +264,8 @@ impl Report {
         lines.push(("operations".into(), format!("{} in {:.1} s", self.ops, self.seconds)));
         lines.push(both("operations/s", count(self.whole.ops_per_s), count(self.last10.ops_per_s)));
         lines.push(("90 % of final".into(), reached_text(self.reached)));
-        let hits = format!(
-            "{} (best possible {})",
-            share(self.last10.hit_rate),
-            share(Some(self.best_possible_hit_rate))
-        );
+        let hits =
+            format!("{} (best possible {})", share(self.last10.hit_rate), share(self.best_possible_hit_rate));
         lines.push(both("fast hits", share(self.whole.hit_rate), hits));
         let cpu = |stretch: &Stretch| format!("{:.2} us", stretch.cpu_us_per_op);
         lines.push(both("CPU/operation", cpu(&self.whole), cpu(&self.last10)));
@@ -299,6 +305,17 @@ impl Report {
         }
         table
     }
+}
+
+fn load_json(load: LoadFigures) -> Value {
+    json!({
+        "seconds": load.seconds,
+        "ops_per_s": load.ops_per_s,
+        "cpu_us_per_op": load.cpu_us_per_op,
+        "settle_seconds": load.settle_seconds,
+        "settled_ops_per_s": load.settled_ops_per_s,
+        "settled_cpu_us_per_op": load.settled_cpu_us_per_op,
+    })
 }
 
 fn row_json(row: &Row) -> Value {

@@ -50,6 +50,7 @@ pub(crate) enum Operation {
     Insert,
     Scan,
     Modify,
+    Delete,
 }
 
 /// What the threads of a phase share.

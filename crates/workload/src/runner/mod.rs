@@ -26,13 +26,13 @@ use crate::samples;
 use crate::subject::{ByteCounts, Subject};
 use crate::versions::Versions;
 
-use client::{Client, Phase};
-use watch::Extent;
+pub(crate) use client::{Client, Operation, Phase};
+pub(crate) use watch::Extent;
 pub use watch::{NoProgress, Peaks, Progress, ProgressUpdate};
 use worker::{Inserts, Worker};
 
 /// The kinds of operation that are timed apart.
-pub const OPERATIONS: [&str; 5] = ["read", "update", "insert", "scan", "modify"];
+pub const OPERATIONS: [&str; 6] = ["read", "update", "insert", "scan", "modify", "delete"];
 /// Times of one kind of operation, nanoseconds.
 pub type Latency = Histogram<u32>;
 /// Times by operation, in the order of [`OPERATIONS`].

@@ -38,7 +38,7 @@ impl Peaks {
 /// How far a phase is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProgressUpdate {
-    /// `load`, `settle`, `warm-up` or `run`.
+    /// `load`, `settle`, `warm-up` or `run`; `scan`, `follow` or `prepare` while a trace is read.
     pub phase: &'static str,
     /// Operations done.
     pub done: u64,
@@ -58,6 +58,14 @@ pub struct ProgressUpdate {
     pub fast_used_bytes: u64,
     /// Disk space in use now, bytes.
     pub slow_used_bytes: u64,
+}
+
+impl ProgressUpdate {
+    /// True while a trace is read: what is done and to do are bytes then.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        matches!(self.phase, "scan" | "follow" | "prepare")
+    }
 }
 
 /// Told each 100 ms how far a benchmark is.

@@ -122,7 +122,7 @@ impl<'a, 'c, 'd> Worker<'a, 'c, 'd> {
             Operation::Read => worker.read(index),
             Operation::Scan => worker.scan(limit),
             Operation::Update => worker.update(index),
-            Operation::Insert | Operation::Modify => worker.modify(index),
+            Operation::Insert | Operation::Modify | Operation::Delete => worker.modify(index),
         })
     }
 
