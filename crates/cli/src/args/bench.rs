@@ -26,7 +26,8 @@ Examples:
   kelvin bench --workload RW --keys hotspot:5 --fast /nvme/b --slow /hdd/b --fast-capacity 100MB
   kelvin bench --keys zipf:0.99 --slow-read-iops 1000 --slow-bandwidth 100MB --json run.json
   kelvin bench --system kelvin --vs fast-only --runs 3 --html report.html
-  kelvin bench paper --list                 figures and tables of the HotRAP paper"
+  kelvin bench paper --list                 figures and tables of the HotRAP paper
+  kelvin bench trace cluster17.zst          a production trace"
 )]
 pub struct Bench {
     /// Something other than a run of one system
@@ -98,6 +99,22 @@ pub struct Bench {
     /// Seed of keys, values and the mix
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How much")]
     pub seed: u64,
+    #[command(flatten)]
+    pub disks: DiskArgs,
+    /// Keep the store, and use one that is already loaded
+    #[arg(long, help_heading = "Disks")]
+    pub reuse: bool,
+    /// Write the result as JSON to this file; - is stdout
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+    /// Write a report with plots to this file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+}
+
+/// Where the stores of a benchmark are, and how fast the disks are there.
+#[derive(Debug, Args)]
+pub struct DiskArgs {
     /// Directory on the fast disk [default: a temporary one]
     #[arg(long, value_name = "DIR", help_heading = "Disks")]
     pub fast: Option<PathBuf>,
@@ -125,15 +142,6 @@ pub struct Bench {
     /// Bytes a second to and from the fast disk
     #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = "Disks")]
     pub fast_bandwidth: Option<u64>,
-    /// Keep the store, and use one that is already loaded
-    #[arg(long, help_heading = "Disks")]
-    pub reuse: bool,
-    /// Write the result as JSON to this file; - is stdout
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub json: Option<PathBuf>,
-    /// Write a report with plots to this file
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub html: Option<PathBuf>,
 }
 
 /// `demo`

@@ -8,6 +8,7 @@ pub mod data;
 pub mod inspect;
 pub mod paper;
 pub mod store;
+pub mod trace;
 pub mod values;
 
 use clap::{Parser, Subcommand};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::trace::{MakeTrace, Trace};
 use super::values;
 
 /// What `bench` can do beside measuring one system.
@@ -11,6 +12,10 @@ use super::values;
 pub enum BenchCommand {
     /// Repeat figures and tables of the HotRAP paper, and write one report
     Paper(Paper),
+    /// Replay a production trace in the form in which Twitter published theirs
+    Trace(Box<Trace>),
+    /// Write a synthetic trace with given shares of reads of sunk and of hot records
+    MakeTrace(MakeTrace),
 }
 
 /// `bench paper`

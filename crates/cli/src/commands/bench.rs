@@ -1,4 +1,5 @@
-//! `kelvin bench`: one system under one workload, or two in turn; `bench paper` is [`super::paper`].
+//! `kelvin bench`: one system under one workload, or two in turn. `bench paper` is [`super::paper`], `bench trace`
+//! [`super::trace`].
 //!
 //! What is measured and how is the crate `kelvin-workload`'s; here are options, progress and where results go.
 
@@ -13,7 +14,7 @@ use kelvin_workload::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::args::bench::Bench;
+use crate::args::bench::{Bench, DiskArgs};
 use crate::args::paper::BenchCommand;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::files::{Output, is_dash};
@@ -21,19 +22,22 @@ use crate::output::print;
 use crate::progress;
 
 /// The data is this many times the fast capacity, where none is given (DESIGN section 12).
-const DATA_OVER_FAST: u64 = 11;
+pub(super) const DATA_OVER_FAST: u64 = 11;
 
 /// Measures, prints, and writes what was asked for.
 ///
 /// # Errors
 /// `InvalidArgument` for options that cannot be run; the store's; the output's.
 pub fn run(args: &Bench) -> Outcome {
-    if let Some(BenchCommand::Paper(paper)) = &args.command {
-        return super::paper::run(paper);
+    match &args.command {
+        None => {}
+        Some(BenchCommand::Paper(paper)) => return super::paper::run(paper),
+        Some(BenchCommand::Trace(trace)) => return super::trace::run(trace),
+        Some(BenchCommand::MakeTrace(order)) => return super::trace::make(order),
     }
     let system: System = args.system.parse()?;
     let other = args.vs.as_deref().map(str::parse::<System>).transpose()?;
-    let disks = Disks::new(args)?;
+    let disks = Disks::new(&args.disks, args.reuse)?;
     let mut bar = Bar::default();
     let mut one = |system: System| measure(&options(args, system, &disks)?, &mut bar);
     let (reports, table, json) = match other {
@@ -63,7 +67,7 @@ pub fn run(args: &Bench) -> Outcome {
 }
 
 /// One report as it is; several as a list.
-fn json_of(reports: &[Report]) -> Value {
+pub(super) fn json_of(reports: &[Report]) -> Value {
     match reports {
         [one] => one.to_json(),
         many => many.iter().map(Report::to_json).collect(),
@@ -71,25 +75,25 @@ fn json_of(reports: &[Report]) -> Value {
 }
 
 /// Results replace those of an earlier run.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let mut output = Output::create(Some(path), true)?;
     output.write_all(text.as_bytes())?;
     output.complete()
 }
 
 /// Where the stores are: what was given, or a temporary directory that goes with this value.
-struct Disks {
-    fast: PathBuf,
-    slow: PathBuf,
+pub(super) struct Disks {
+    pub(super) fast: PathBuf,
+    pub(super) slow: PathBuf,
     _temporary: Option<TempDir>,
 }
 
 impl Disks {
-    fn new(args: &Bench) -> Result<Self, Failure> {
+    pub(super) fn new(args: &DiskArgs, reuse: bool) -> Result<Self, Failure> {
         if let (Some(fast), Some(slow)) = (&args.fast, &args.slow) {
             return Ok(Self { fast: fast.clone(), slow: slow.clone(), _temporary: None });
         }
-        if args.reuse && args.fast.is_none() {
+        if reuse && args.fast.is_none() {
             return Err(Error::invalid("--reuse needs the directory of an earlier run")
                 .advice("give --fast, and --slow for systems with two tiers")
                 .into());
@@ -111,7 +115,8 @@ fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchO
     // Of two systems compared it is meant for the one that has it.
     let is_meant = system == System::Kelvin || args.vs.is_none();
     let hotness = args.hotness.as_deref().filter(|_| is_meant).map(str::parse).transpose()?;
-    let fast_capacity = args.fast_capacity.or(system.is_tiered().then_some(data_bytes / DATA_OVER_FAST));
+    let fast_capacity =
+        args.disks.fast_capacity.or(system.is_tiered().then_some(data_bytes / DATA_OVER_FAST));
     let mut hot_parts = HotParts::default();
     if is_meant {
         hot_parts.retention = !args.no_retention;
@@ -133,31 +138,36 @@ fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchO
         threads: args.threads,
         slow: system.is_tiered().then(|| disks.slow.clone()),
         fast_capacity,
-        memory: args.memory.unwrap_or(defaults.memory),
+        memory: args.disks.memory.unwrap_or(defaults.memory),
         scan_length: args.scan_length,
         warm_up: args.warm_up,
-        limits: DeviceLimits {
-            slow_read_iops: args.slow_read_iops,
-            slow_write_iops: args.slow_write_iops,
-            slow_bandwidth: args.slow_bandwidth,
-            fast_read_iops: args.fast_read_iops,
-            fast_bandwidth: args.fast_bandwidth,
-        },
+        limits: limits(&args.disks),
         seed: args.seed,
         reuse: args.reuse,
         ..defaults
     })
 }
 
+/// How fast the disks are.
+pub(super) const fn limits(disks: &DiskArgs) -> DeviceLimits {
+    DeviceLimits {
+        slow_read_iops: disks.slow_read_iops,
+        slow_write_iops: disks.slow_write_iops,
+        slow_bandwidth: disks.slow_bandwidth,
+        fast_read_iops: disks.fast_read_iops,
+        fast_bandwidth: disks.fast_bandwidth,
+    }
+}
+
 /// A progress bar for each phase.
 #[derive(Default)]
-struct Bar {
+pub(super) struct Bar {
     phase: &'static str,
     bar: Option<ProgressBar>,
 }
 
 impl Bar {
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
@@ -176,12 +186,16 @@ impl Progress for Bar {
             self.phase = update.phase;
         }
         let bar = self.bar.get_or_insert_with(|| match (update.total, update.seconds_total) {
+            (Some(total), _) if update.is_reading() => progress::bar(Some(total), "bytes", false),
             (Some(total), _) => progress::bar(Some(total), "operations", false),
             (None, Some(seconds)) => progress::bar(Some(millis(seconds)), "ms", false),
             (None, None) => progress::bar(None, "operations", false),
         });
         let by_time = update.total.is_none() && update.seconds_total.is_some();
         bar.set_position(if by_time { millis(update.seconds) } else { update.done });
+        if update.is_reading() {
+            return bar.set_message(update.phase);
+        }
         let hits = update.hit_rate.map(|rate| format!(", {:.0} % fast", 100.0 * rate)).unwrap_or_default();
         bar.set_message(format!("{}: {:.0} operations/s{hits}", update.phase, update.ops_per_s));
     }

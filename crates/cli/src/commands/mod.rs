@@ -15,6 +15,7 @@ mod put;
 mod range;
 mod scan;
 mod stats;
+mod trace;
 
 use crate::args::Command;
 use crate::exit::Outcome;

@@ -38,7 +38,11 @@ fn help_says_what_it_said() {
     for command in COMMANDS {
         assert_golden(command, &stdout(kelvin().args([command, "--help"])));
     }
-    assert_golden("bench-paper", &stdout(kelvin().args(["bench", "paper", "--help"])));
+    for command in ["paper", "trace", "make-trace"] {
+        let text = stdout(kelvin().args(["bench", command, "--help"]));
+        assert!(text.contains(&format!("kelvin bench {command}")), "{command} has no example");
+        assert_golden(&format!("bench-{command}"), &text);
+    }
 }
 
 #[test]

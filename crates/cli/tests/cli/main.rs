@@ -21,4 +21,5 @@ mod paper;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
+mod trace;
 mod transfer;
