@@ -45,7 +45,7 @@ impl Core {
         sizes.hot_bytes > limits.hot_bytes
             || sizes.physical_bytes > limits.physical_bytes
             // The files of keys that lie in many runs.
-            || version.disk_bytes() > self.options.disk_bytes_max() - self.options.step_bytes()
+            || version.disk_bytes() > self.options.evict_at_bytes()
             || version.memory_bytes() as u64 > self.options.pinned_bytes_max
     }
 

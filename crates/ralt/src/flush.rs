@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use kelvin_base::{KEY_BYTES_MAX, Result};
+use kelvin_base::{ErrorKind, KEY_BYTES_MAX, Result};
 
 use crate::buffer::Accesses;
 use crate::core::{Core, Outputs, Work};
@@ -64,12 +64,17 @@ impl Core {
         // Accesses of keys to be forgotten wait there too.
         let all = all || !forgotten.is_empty();
         let taken = if all { self.buffer.take_all() } else { self.buffer.take_full() };
-        self.tidy(work, &taken)?;
+        let tidied = self.tidy(work, &taken);
         drop(taken);
-        forgotten.iter().try_for_each(|range| self.forget(work, range))?;
+        match &tidied {
+            Ok(()) => forgotten.iter().try_for_each(|range| self.forget(work, range))?,
+            // What keeps a full disk from taking accesses may be what an eviction is to drop.
+            Err(error) if error.kind() == ErrorKind::NoSpace => self.forgotten.lock().extend(forgotten),
+            Err(_) => return tidied,
+        }
         if self.is_over_limit() {
             self.evict(work)?;
         }
-        Ok(())
+        tidied
     }
 }

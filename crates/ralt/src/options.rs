@@ -139,6 +139,16 @@ impl Options {
         }
     }
 
+    /// The same in files of at most `disk_bytes` together, as far as the room that evictions work in leaves something of that: what
+    /// gives way is the physical size.
+    #[must_use]
+    pub fn within_disk(self, disk_bytes: u64) -> Self {
+        let beside = self.disk_bytes_max().saturating_sub(self.first.physical_bytes);
+        let left = disk_bytes.saturating_sub(beside).max(RUN_BYTES_MIN);
+        let physical_bytes = self.first.physical_bytes.min(left);
+        Self { first: Limits { physical_bytes, ..self.first }, ..self }
+    }
+
     /// Bytes of new files that a step of an eviction and what is flushed meanwhile take, mostly.
     #[must_use]
     pub const fn step_bytes(&self) -> u64 {
@@ -147,12 +157,20 @@ impl Options {
             .saturating_add(2 * self.buffer_bytes as u64)
     }
 
-    /// Bytes that all its files may take while an eviction is under way: those that stay, the runs of one step once more,
-    /// and what was flushed meanwhile.
+    /// What its files take when an eviction follows, bytes in whole blocks of a disk: its records at their limit, keys that lie in
+    /// several runs, blocks that are begun.
+    #[must_use]
+    pub const fn evict_at_bytes(&self) -> u64 {
+        let begun = self.run_bytes.saturating_mul(crate::evict::STEP_RUNS as u64);
+        self.first.physical_bytes.saturating_add(begun).saturating_add(2 * self.buffer_bytes as u64)
+    }
+
+    /// Bytes, in whole blocks of a disk, that all its files may take: an eviction follows before; until it is done there are the new runs
+    /// of its step beside the old ones, or those of a compaction, which takes a run and what lies under it, and what is flushed meanwhile.
     #[must_use]
     pub fn disk_bytes_max(&self) -> u64 {
-        let physical = self.first.physical_bytes;
-        let step = self.run_bytes.saturating_mul(2 * crate::evict::STEP_RUNS as u64 + 2);
-        physical.saturating_add(step).saturating_add(4 * self.buffer_bytes as u64)
+        let runs = (crate::evict::STEP_RUNS as u64).max(self.level_ratio.saturating_add(1)) + 2;
+        let work = self.run_bytes.saturating_mul(runs).saturating_add(2 * self.buffer_bytes as u64);
+        self.evict_at_bytes().saturating_add(work)
     }
 }

@@ -10,6 +10,7 @@ use kelvin_storage::fault::FaultStorage;
 use kelvin_storage::memory::MemoryStorage;
 use kelvin_storage::{AlignedBuf, Create, IoMode, Storage};
 
+use crate::limits::Limits;
 use crate::record::Record;
 use crate::score::Now;
 use crate::{Env, Options, Ralt, Scoring};
@@ -244,6 +245,31 @@ fn with_fixed_limits_an_eviction_frees_a_tenth_and_keeps_the_highest_scores() {
     assert!(stats.hot_set_bytes <= 1_000_000);
     let hot = |numbers: std::ops::Range<u64>| numbers.filter(|&number| ralt.is_hot(&key(number))).count();
     assert!(hot(3_500..4_000) > 490 && hot(0..2_000) < 400, "{} {}", hot(3_500..4_000), hot(0..2_000));
+}
+
+#[test]
+fn a_disk_too_full_for_accesses_does_not_keep_it_from_evicting() {
+    let disk = MemoryStorage::new();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let ralt = Ralt::open(env(&storage), small(1 << 30));
+    let mut numbers = 0..3_000;
+    drive(&ralt, 3_000, || numbers.next().unwrap());
+    ralt.close();
+    drop(ralt);
+    // Room for the little that may stay, and not for what comes.
+    disk.set_capacity(disk.used_bytes() + (8 << 10));
+    let first = Limits { hot_bytes: 20_000, physical_bytes: 2_000 };
+    let ralt = Ralt::open(env(&storage), Options { first, has_auto_tuning: false, ..small(2_000_000) });
+    assert!(ralt.stats().physical_bytes > 100_000, "{:?}", ralt.stats());
+    (5_000..5_600).for_each(|number| ralt.access(&key(number), 986));
+    ralt.settle();
+    let stats = ralt.stats();
+    assert!(stats.last_error.unwrap().contains("no space"));
+    assert_eq!(stats.evictions, 1);
+    assert!(stats.physical_bytes <= first.physical_bytes, "{}", stats.physical_bytes);
+    (6_000..6_600).for_each(|number| ralt.access(&key(number), 986));
+    ralt.settle();
+    assert!(ralt.stats().evictions > 1, "there is room for accesses again, and what they are too many of");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use kelvin_base::KeyRange;
 use kelvin_base::events::TrackerSizes;
+use kelvin_storage::ALIGNMENT;
 
 use crate::limits::Limits;
 use crate::run::{Run, Sizes};
@@ -145,8 +146,8 @@ impl Version {
         self.placed().map(|placed| placed.run.memory_bytes()).sum()
     }
 
-    /// Bytes of its files.
+    /// What its files take of a disk: whole blocks.
     pub fn disk_bytes(&self) -> u64 {
-        (0..LEVELS).map(|level| self.level_bytes(level)).sum()
+        self.placed().map(|placed| placed.run.file_bytes().next_multiple_of(ALIGNMENT as u64)).sum()
     }
 }

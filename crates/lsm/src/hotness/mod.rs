@@ -145,7 +145,8 @@ fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Opt
     let keeps_scoring = config.keeps_hotness;
     let bounds = of_fast.bounds.within(hot_bytes_max(config));
     let options = kelvin_ralt::Options { scoring, keeps_scoring, seed, bounds, ..of_fast }
-        .within_memory(config.hotness_memory_bytes);
+        .within_memory(config.hotness_memory_bytes)
+        .within_disk(fast_bytes / 2);
     match config.hot_set_bytes {
         Some(bytes) => options.with_fixed_hot_set(bytes),
         None => options,
@@ -195,8 +196,8 @@ impl Tracking {
         };
         let options = ralt_options(config, env, owner);
         let step_bytes = options.step_bytes();
-        let bytes_max = options.disk_bytes_max().min(options.fast_bytes / 4);
-        let storage = BookedStorage::new(fast.clone(), files.space.clone(), bytes_max);
+        // No less than what its evictions count on: one without room for a step would never get any.
+        let storage = BookedStorage::new(fast.clone(), files.space.clone(), options.disk_bytes_max());
         let charge = Mutex::new(files.memory.charge(MemoryPart::Hotness, 0));
         let told = move |bytes: u64| {
             charge.lock().resize(bytes);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use kelvin_lsm::db::Db;
 use kelvin_lsm::hotness::HotnessStats;
 use kelvin_lsm::options::{CompressionChoice, Env, Hotness, Options};
-use kelvin_storage::Storage;
 use kelvin_storage::fault::{EIO, Effect, Op, Rule};
+use kelvin_storage::{ALIGNMENT, Storage};
 
 use crate::rig::{Rig, assert_filled, fill, key, value, write_until_full};
 
@@ -87,7 +87,8 @@ fn the_fast_tier_is_never_above_its_capacity_while_ralt_works_and_the_disk_is_ne
     assert_filled(&db, 'a', keys);
     // What the books say is what is there.
     rig.executor.run_all();
-    let on_disk: usize = rig.files(RALT, "").iter().map(|path| rig.read(path).len()).sum();
+    let blocks = |path: &PathBuf| rig.read(path).len().div_ceil(ALIGNMENT);
+    let on_disk = rig.files(RALT, "").iter().map(blocks).sum::<usize>() * ALIGNMENT;
     assert!(on_disk as u64 >= stats(&db).disk_bytes, "{on_disk}");
     db.close().unwrap();
 }

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use kelvin_base::ManualClock;
+use kelvin_base::{HotTracker, Lane, ManualClock, ManualExecutor};
+use kelvin_ralt::Ralt;
 use kelvin_storage::MemoryStorage;
 
 use super::*;
+use crate::hotness::ralt_options;
+use crate::options::{Env, Options};
 use crate::space::TierLimit;
 
 const BLOCK: u64 = kelvin_storage::ALIGNMENT as u64;
@@ -91,4 +94,46 @@ fn files_that_are_there_are_entered_and_a_store_without_ralt_removes_its_own() {
     assert_eq!(world.space.used_below(Tier::Fast, IN_BOOKS), 2 * BLOCK);
     let left = world.fast.storage().list(&world.fast.path(DIR_NAME)).unwrap();
     assert_eq!(left, [PathBuf::from("notes")], "a stranger's file is not ours to remove");
+}
+
+/// Accesses until RALT has evicted often, on a disk with room for anything; how much of it the files took at most.
+fn evicting(fast_capacity: u64) -> (kelvin_ralt::Options, kelvin_ralt::Stats, u64) {
+    let world = World::new(1 << 40);
+    let config = Options::new("/fast").slow("/slow").fast_capacity(fast_capacity).derive().unwrap();
+    let options = ralt_options(&config, &Env::system(&config).unwrap(), [7; 16]);
+    let storage = Arc::new(world.storage(options.disk_bytes_max()));
+    let env = kelvin_ralt::Env {
+        storage: storage.clone(),
+        dir: storage.dir(),
+        io: IoMode::Buffered,
+        executor: Arc::new(ManualExecutor::new()),
+        lane: Lane::Tracking,
+        memory: None,
+        evicted: None,
+    };
+    let ralt = Ralt::open(env, options.clone());
+    let mut highest = 0;
+    let mut number = 0_u64;
+    while ralt.stats().evictions < 6 && number < 1_000_000 {
+        // Small runs, none of which fills its last block; half of the keys come again.
+        for _ in 0..40 {
+            number += 1;
+            let key = number / 3 * (1 + number % 2);
+            ralt.access(format!("user{:020}", key.wrapping_mul(0x9e37_79b9_7f4a_7c15)).as_bytes(), 100);
+        }
+        ralt.settle();
+        highest = highest.max(world.used());
+    }
+    (options, ralt.stats(), highest)
+}
+
+#[test]
+fn what_it_was_given_is_enough_in_whole_blocks_whatever_the_size_of_the_disk() {
+    for fast_capacity in [1 << 20, 2 << 20, 8 << 20] {
+        let (options, stats, highest) = evicting(fast_capacity);
+        assert_eq!((stats.last_error.as_deref(), stats.evictions), (None, 6), "{fast_capacity}: {stats:?}");
+        assert!(options.disk_bytes_max() <= fast_capacity / 2, "{fast_capacity}: {options:?}");
+        assert!(highest <= options.disk_bytes_max(), "{fast_capacity}: {highest} of {options:?}");
+        assert!(stats.hot_set_bytes <= stats.hot_set_limit_bytes, "{fast_capacity}: {stats:?}");
+    }
 }
