@@ -4,7 +4,6 @@
 //! first when other keyspaces still need them, so that what survives a power loss is a prefix (promise 2).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kelvin_base::events::What;
@@ -17,21 +16,21 @@ use crate::compaction::job::{
 use crate::compaction::pick::{Plan, RETAIN_BENEFIT, RangePick, Reason, pick_range};
 use crate::db::engine::Engine;
 use crate::files::Files;
+use crate::hotness::means::Found;
 use crate::install::dropped;
 use crate::memtable::MemTable;
 use crate::options::HotParts;
+use crate::promotion::Exchange;
 use crate::schedule::{Kind, Work};
 use crate::space::{Priority, Reservation};
 use crate::tiers::Purpose;
 use crate::told;
-use crate::version::{Edit, FileNumbers, LEVELS, TableFile, TableMeta};
+use crate::version::{Edit, FileNumbers, LEVELS, LEVELS_FAST, TableFile, TableMeta, Version};
 use crate::view::KeyspaceState;
 use crate::write::room::flush_slack_bytes;
 
-/// The cold part is a mean over about so many boundary compactions.
-const COLD_MEAN_OF: u64 = 16;
-/// And counts as no less than that, or slow levels would be more than the rewriting they save is worth.
-const COLD_PERMILLE_MIN: u64 = 500;
+/// A record counts as not written anew when the fast levels were written so many times over since.
+const SETTLED: u64 = 4;
 
 /// With more logs than that a flush that runs is ended by no close: where a store is opened for moments only, each opening would find
 /// one log more, and read them all.
@@ -146,14 +145,14 @@ impl Engine {
         }
     }
 
-    /// Runs a compaction and installs its result. `promoted` are records of the promotion cache that it may write to the fast tier.
+    /// Runs a compaction and installs its result. `exchange` says what it may take from the promotion cache and leave there.
     ///
     /// # Errors
     /// What kept it from being done; its inputs stay as they are.
     pub(crate) fn compact(
         &self,
         plan: &Plan,
-        promoted: Vec<(Bytes, Bytes)>,
+        exchange: Exchange,
         mut reservations: Vec<Reservation>,
     ) -> Result<()> {
         let _purpose = Purpose::Compaction.enter();
@@ -182,7 +181,7 @@ impl Engine {
             let merged = self.merge_runs(&keyspace, plan, &mut reservations);
             return merged.or_else(|error| self.after_failed_merge(&keyspace, plan, error));
         }
-        let outcome = self.merge(&keyspace, plan, promoted, (None, None));
+        let outcome = self.merge(&keyspace, plan, exchange, (None, None));
         let (metas, stats) = match outcome {
             Err(error) => return self.after_failed_merge(&keyspace, plan, error),
             Ok(output) => output,
@@ -224,7 +223,7 @@ impl Engine {
         &self,
         keyspace: &KeyspaceState,
         plan: &Plan,
-        promoted: Vec<(Bytes, Bytes)>,
+        exchange: Exchange,
         range: (Option<Bytes>, Option<Bytes>),
     ) -> Result<(Vec<TableMeta>, JobStats)> {
         let mut context =
@@ -242,7 +241,9 @@ impl Engine {
                 options: self.table_options(level, Tier::Fast),
                 target_bytes: self.config.table_bytes,
                 guards: job::guards(&version, plan),
-                promoted,
+                promoted: exchange.promoted,
+                lifted: exchange.lifted.filter(|_| plan.keeps_hot && self.takes_lifted()),
+                lift_before: self.visible().saturating_sub(SETTLED * fast_entries(&version)),
             }));
         }
         if plan.reason == Reason::HotRuns {
@@ -252,7 +253,7 @@ impl Engine {
         let output = job::run(plan, &context)?;
         let work = &self.counters.work;
         if plan.retain_level.is_some() {
-            self.note_cold_part(plan, &output.stats.routed);
+            self.note_found(plan, &version, &output.stats.routed);
             work.boundary.add(&output.stats.routed);
         } else {
             work.boundary.not_hot_bytes.add(output.stats.routed.not_hot_bytes);
@@ -264,18 +265,14 @@ impl Engine {
         Ok((output.tables.iter().map(JobTable::meta).collect(), output.stats))
     }
 
-    /// Keeps the running mean of what part of their fast input boundary compactions move on (p in HotRAP section 3.6).
-    fn note_cold_part(&self, plan: &Plan, routed: &Routed) {
+    /// Keeps what `plan`, of `version`, found out about the last fast level.
+    fn note_found(&self, plan: &Plan, version: &Version, routed: &Routed) {
         let of_fast = |file: &&Arc<TableFile>| file.meta.tier == Tier::Fast;
         let bytes: u64 =
             plan.tables().map(|(_, file)| file).filter(of_fast).map(|file| file.meta.size_bytes).sum();
         let cold_bytes = bytes.saturating_sub(routed.retained_bytes + routed.guarded_bytes);
-        let permille = (cold_bytes * 1000).checked_div(bytes).unwrap_or(1000);
-        let mean = self.cold_permille.load(Ordering::Relaxed);
-        self.cold_permille.store(
-            ((mean * (COLD_MEAN_OF - 1) + permille) / COLD_MEAN_OF).max(COLD_PERMILLE_MIN),
-            Ordering::Relaxed,
-        );
+        let found = Found { bytes, cold_bytes, above_bytes: routed.above_bytes };
+        self.means.note(found, version.levels[LEVELS_FAST - 1].size_bytes(), version.hot_level_bytes());
     }
 
     /// Turns what was reserved into files.
@@ -398,6 +395,11 @@ impl Engine {
         }
         None
     }
+}
+
+/// Entries of the fast levels.
+fn fast_entries(version: &Version) -> u64 {
+    version.levels[..LEVELS_FAST].iter().flat_map(|level| &level.tables).map(|file| file.meta.entries).sum()
 }
 
 /// Marks what a boundary compaction kept of a table of which next to nothing went.

@@ -19,9 +19,10 @@ use kelvin_base::{Result, Tier};
 use crate::compaction::job::JobStats;
 use crate::compaction::pick::Plan;
 use crate::db::engine::Engine;
+use crate::promotion::Exchange;
 use crate::space::{Priority, Reservation};
 use crate::told;
-use crate::version::{Edit, TableFile};
+use crate::version::{CooledAt, Edit, TableFile};
 use crate::view::KeyspaceState;
 
 /// Tables that a merge has still to read, with their levels.
@@ -57,6 +58,11 @@ impl Engine {
         Ok(())
     }
 
+    /// This moment, for a table of the hot level without anything cold or stale.
+    pub(crate) fn cooled_now(&self) -> CooledAt {
+        CooledAt::new(self.hotness.tracker().turn(), self.means.clean_turn())
+    }
+
     /// Sets room aside for the next step; false if there is none, which ends the merge.
     fn grow_for_step(&self, plan: &Plan, reservations: &mut [Reservation]) -> bool {
         reservations.iter_mut().all(|one| {
@@ -81,9 +87,10 @@ impl Engine {
             (*level, left.iter().filter(meets).map(|(_, file)| Arc::clone(file)).collect())
         });
         let step = Plan { inputs: inputs.collect(), boundaries: Vec::new(), step_bytes: 0, ..plan.clone() };
-        let before = step.tables().filter_map(|(_, file)| file.cooled_at()).max();
-        let cooled_at = if plan.keeps_hot { Some(self.hotness.tracker().turn()) } else { before };
-        let (metas, stats) = self.merge(keyspace, &step, Vec::new(), (from.cloned(), to.cloned()))?;
+        let before = step.tables().map(|(_, file)| file.cooled_at()).min();
+        let cooled_at = if plan.keeps_hot { Some(self.cooled_now()) } else { before };
+        let (metas, stats) =
+            self.merge(keyspace, &step, Exchange::default(), (from.cloned(), to.cloned()))?;
         let is_passed = |(_, file): &(usize, Arc<TableFile>)| {
             to.is_none_or(|to| file.meta.largest.as_ref() < to.as_ref())
         };
@@ -102,7 +109,7 @@ impl Engine {
         let version = &keyspace.peek().version;
         for meta in metas.iter().filter(|meta| meta.tier == Tier::Fast) {
             let made = version.find(meta.number);
-            made.zip(cooled_at).inspect(|((_, file), turn)| file.set_cooled_at(*turn));
+            made.zip(cooled_at).inspect(|((_, file), at)| file.set_cooled_at(*at));
         }
         Ok((metas.len(), stats))
     }

@@ -23,6 +23,7 @@ use crate::db::keyspaces::Keyspaces;
 use crate::files::{Files, table_number};
 use crate::health::Health;
 use crate::hotness::Tracking;
+use crate::hotness::means::Means;
 use crate::hotness::storage::DIR_NAME as HOTNESS_DIR;
 use crate::install::account_manifest;
 use crate::memory::MemoryBudget;
@@ -291,7 +292,7 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
             hotness,
             promotion_room,
             pick_config,
-            cold_permille: AtomicU64::new(1000),
+            means: Means::default(),
             promotion_waits: AtomicBool::new(false),
             pressure: Gauge::default(),
             delay_owed_us: AtomicU64::new(0),
@@ -351,9 +352,11 @@ fn pick_config(config: &Config) -> PickConfig {
         l0_trigger_files: config.level0_compact_at,
         ratio: u64::from(config.level_ratio),
         cold_permille: 1000,
+        above_permille: 0,
+        clean_turn: 0,
         table_bytes: [config.table_bytes, config.slow_table_bytes],
         plan_bytes_max: config.slow_table_bytes.saturating_mul(u64::from(config.level_ratio) + 2),
-        parts_max: config.compactions_max,
+        parts_max: [config.compactions_max; 2],
         expiry_grace_ms: EXPIRY_GRACE_MS,
     }
 }

@@ -94,10 +94,10 @@ impl Work {
 
     /// Kinds of compactions that wait, as the picker takes them: after a failure, for a promotion by flush, or with
     /// `slow_max` on the slow tier for one another.
-    fn held_compactions(&self, slow_max: usize) -> [bool; 2] {
+    fn held_compactions(&self, slow_max: Option<usize>) -> [bool; 2] {
         let waits_for_promotion =
             self.promotion.is_running && !seeded_bug!("slow-compaction-beside-a-promotion");
-        let waits = waits_for_promotion || self.running.writing_slow() >= slow_max;
+        let waits = waits_for_promotion || slow_max.is_some_and(|max| self.running.writing_slow() >= max);
         [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow) || waits]
     }
 }
@@ -176,7 +176,7 @@ impl Engine {
     /// The compaction to run next. It leaves room for flushes, which come first; only with nothing else going on
     /// may it have all the space there is, and writers wait meanwhile.
     fn next_plan(&self, versions: &[Arc<Version>], work: &Work) -> Option<Plan> {
-        let kept_bytes = self.flush_need_bytes().saturating_add(self.config.memtable_bytes);
+        let kept_bytes = self.comfortable_bytes();
         let config = self.pick_config_now();
         pick(&self.pick_input(&config, versions, work, kept_bytes)).or_else(|| {
             let alone = work.is_quiet() && !self.has_sealed();
@@ -187,13 +187,14 @@ impl Engine {
         })
     }
 
-    /// Compactions that may write the slow tier beside each other: readers share its disk with them, so no more than writers need.
-    fn slow_compactions_max(&self) -> usize {
+    /// Compactions that may write the slow tier beside each other, each in one part: readers share its disk with them, so no more than
+    /// writers need. `None` for no limit.
+    pub(crate) fn slow_compactions_max(&self) -> Option<usize> {
         match self.pressure.load() {
-            _ if !self.hotness.is_on() => usize::MAX,
-            Pressure::None if self.promotion_wants_bytes() == 0 => 1,
-            Pressure::None | Pressure::Delay { .. } => 2,
-            Pressure::Stop(_) => usize::MAX,
+            _ if !self.hotness.is_on() => None,
+            Pressure::None if self.promotion_wants_bytes() == 0 => Some(1),
+            Pressure::None | Pressure::Delay { .. } => Some(2),
+            Pressure::Stop(_) => None,
         }
     }
 
@@ -253,14 +254,18 @@ impl Engine {
         self.env.executor.spawn(
             Lane::Compaction,
             Box::new(move || {
-                let promoted = claimed.as_ref().map(|one| one.entries(checked)).unwrap_or_default();
-                let outcome = engine.guarded(|| engine.compact(&plan, promoted, reservations));
+                let exchange = claimed.as_ref().map(|one| one.exchange(checked)).unwrap_or_default();
+                let outcome = engine.guarded(|| engine.compact(&plan, exchange, reservations));
+                let is_full = claimed.as_ref().is_some_and(Claimed::is_full);
                 if let Some(claimed) = claimed {
                     // After a panic nobody knows what was installed.
                     let is_known = outcome.is_ok() || engine.health.fatal().is_none();
                     claimed.end(is_known.then_some(outcome.is_ok()));
                 }
                 engine.end_compaction(&plan);
+                if is_full {
+                    engine.request_promotion();
+                }
                 engine.ended(kind, outcome);
             }),
         );
@@ -314,6 +319,7 @@ impl Engine {
             Err(_) if self.is_closing() => {}
             Err(error) => self.failed(kind, &self.files.classify_by_path(error)),
         }
+        self.hotness.look_ahead(self.flush_need_bytes());
         self.refresh_pressure();
         self.go_on();
     }

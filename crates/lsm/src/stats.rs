@@ -95,6 +95,8 @@ pub struct BoundaryCounters {
     pub retained_bytes: Counter,
     /// Bytes of entries that are not hot and that they left there above what may be a copy of an older version.
     pub guarded_bytes: Counter,
+    /// Bytes of hot records of which they left a copy to the promotion cache.
+    pub lifted_bytes: Counter,
     /// Bytes of records of the promotion cache that they wrote to the fast tier.
     pub promoted_bytes: Counter,
     /// Bytes of records of the promotion cache that became runs of the hot level.
@@ -111,6 +113,7 @@ impl BoundaryCounters {
         self.compactions.add(1);
         self.retained_bytes.add(routed.retained_bytes);
         self.guarded_bytes.add(routed.guarded_bytes);
+        self.lifted_bytes.add(routed.lifted_bytes);
         self.promoted_bytes.add(routed.promoted_bytes);
         self.not_hot_bytes.add(routed.not_hot_bytes);
     }
@@ -120,6 +123,7 @@ impl BoundaryCounters {
             compactions: self.compactions.get(),
             retained_bytes: self.retained_bytes.get(),
             guarded_bytes: self.guarded_bytes.get(),
+            lifted_bytes: self.lifted_bytes.get(),
             promoted_bytes: self.promoted_bytes.get(),
             flushed_bytes: self.flushed_bytes.get(),
             not_hot_bytes: self.not_hot_bytes.get(),
@@ -137,6 +141,8 @@ pub struct BoundaryStats {
     pub retained_bytes: u64,
     /// Bytes of entries that are not hot and that they left there, since the hot level may hold a copy of an older version.
     pub guarded_bytes: u64,
+    /// Bytes of hot records that nobody had written anew for long, which went on and left a copy to the promotion cache.
+    pub lifted_bytes: u64,
     /// Bytes of records read from the slow tier that they wrote to the fast one.
     pub promoted_bytes: u64,
     /// Bytes of records read from the slow tier that became runs of the hot level.

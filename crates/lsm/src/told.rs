@@ -33,6 +33,8 @@ pub fn merged(keyspace: &KeyspaceState, plan: &Plan, tables_out: usize, stats: &
         retained_bytes: routed.retained_bytes,
         guarded_records: routed.guarded,
         guarded_bytes: routed.guarded_bytes,
+        lifted_records: routed.lifted,
+        lifted_bytes: routed.lifted_bytes,
         promoted_records: routed.promoted,
         promoted_bytes: routed.promoted_bytes,
     };

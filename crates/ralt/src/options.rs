@@ -111,7 +111,7 @@ impl Options {
             buffer_bytes: buffer,
             pinned_bytes_max: u64::MAX,
             io_bytes: IO_BYTES,
-            run_bytes: (fast_bytes / 200).clamp(RUN_BYTES_MIN, 16 << 20),
+            run_bytes: (fast_bytes / 400).clamp(RUN_BYTES_MIN, 16 << 20),
             level_ratio: 10,
             level0_runs: 4,
             filter_bits_per_key: FILTER_BITS_PER_KEY,

@@ -108,6 +108,7 @@ impl Subject for KelvinSubject {
             ("kelvin.boundary_compactions", routed.compactions),
             ("bytes.retained", routed.retained_bytes),
             ("bytes.guarded", routed.guarded_bytes),
+            ("bytes.lifted", routed.lifted_bytes),
             ("bytes.promoted_compaction", routed.promoted_bytes),
             ("bytes.promoted_flush", routed.flushed_bytes),
             ("bytes.not_hot", routed.not_hot_bytes),

@@ -183,6 +183,24 @@ pub(super) const BUGS: &[Bug] = &[
         "compaction::job::boundary_tests::boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_anybody_sees",
     ),
     bug(
+        "lifted-over-a-run",
+        BOUNDARY,
+        Lsm,
+        "compaction::job::boundary_tests::boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_anybody_sees",
+    ),
+    bug(
+        "lifted-value-stays-behind",
+        LOST,
+        Lsm,
+        "compaction::job::boundary_tests::boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_anybody_sees",
+    ),
+    bug(
+        "lifted-without-the-install",
+        CLAIMS,
+        Lsm,
+        "promotion::compaction_tests::a_compaction_that_fails_hands_nothing_up",
+    ),
+    bug(
         "deletion-dropped-above-a-copy",
         BOUNDARY,
         Lsm,

@@ -191,6 +191,10 @@ pub struct Kept {
     pub guarded_records: u64,
     /// Bytes of these.
     pub guarded_bytes: u64,
+    /// Hot records that went on, or lie on the slow tier, and left a copy to the promotion cache.
+    pub lifted_records: u64,
+    /// Bytes of these.
+    pub lifted_bytes: u64,
     /// Hot records lately read from the slow tier that were written to the fast one.
     pub promoted_records: u64,
     /// Bytes of these.
@@ -336,6 +340,8 @@ impl Compaction {
                 ("boundary.retained_bytes", kept.retained_bytes.into()),
                 ("boundary.guarded_records", kept.guarded_records.into()),
                 ("boundary.guarded_bytes", kept.guarded_bytes.into()),
+                ("boundary.lifted_records", kept.lifted_records.into()),
+                ("boundary.lifted_bytes", kept.lifted_bytes.into()),
                 ("boundary.promoted_records", kept.promoted_records.into()),
                 ("boundary.promoted_bytes", kept.promoted_bytes.into()),
             ]);

@@ -18,6 +18,7 @@ use crate::db::keyspaces::Keyspaces;
 use crate::files::Files;
 use crate::health::Health;
 use crate::hotness::Tracking;
+use crate::hotness::means::Means;
 use crate::memtable::MemTable;
 use crate::options::{Config, Env};
 use crate::promotion::{PromotionCache, Room};
@@ -48,7 +49,7 @@ pub struct Engine {
     /// The figures compactions are picked with.
     pub pick_config: PickConfig,
     /// The part of their fast input that boundary compactions moved on lately, in thousandths.
-    pub cold_permille: AtomicU64,
+    pub means: Means,
     /// A promotion by flush waits for room on the fast tier.
     pub promotion_waits: AtomicBool,
     /// What holds writers back now.

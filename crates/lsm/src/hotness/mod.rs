@@ -11,6 +11,7 @@
 //! All keyspaces share the tracker and its limits, and each has keys of its own there ([`of_keyspace`]); those of a dropped one are
 //! forgotten. Tests: `tests.rs`, `tests/trust/hotness.rs`, the model test.
 
+pub mod means;
 pub mod of_keyspace;
 pub mod storage;
 #[cfg(test)]
@@ -42,6 +43,8 @@ pub struct Tracking {
     kind: Hotness,
     tracker: Arc<dyn HotTracker>,
     ralt: Option<Ralt>,
+    /// Where RALT's files are.
+    files: Option<BookedStorage>,
     /// What exact counts let be hot, bytes.
     exact_bytes: u64,
     /// Room that RALT's next step wants beside its files, bytes.
@@ -131,10 +134,10 @@ fn scoring(kind: Hotness) -> Option<Scoring> {
     }
 }
 
-/// What hot records can fill of the fast tier: the levels' part of it less a fifth, for the tracker itself, tables cut and blocks
+/// What hot records can fill of the fast tier: the levels' part of it less a third, for the tracker itself, level 0, tables cut and blocks
 /// begun, and what is on its way down.
 fn hot_bytes_max(config: &Config) -> u64 {
-    config.fast_levels_bytes.unwrap_or(u64::MAX) / 5 * 4
+    config.fast_levels_bytes.unwrap_or(u64::MAX) / 3 * 2
 }
 
 fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Options {
@@ -177,6 +180,7 @@ impl Tracking {
                 kind,
                 tracker,
                 ralt: None,
+                files: None,
                 exact_bytes: exact_hot_bytes(config),
                 step_bytes: 0,
                 told_bytes,
@@ -197,7 +201,8 @@ impl Tracking {
         let options = ralt_options(config, env, owner);
         let step_bytes = options.step_bytes();
         // No less than what its evictions count on: one without room for a step would never get any.
-        let storage = BookedStorage::new(fast.clone(), files.space.clone(), options.disk_bytes_max());
+        let storage =
+            BookedStorage::new(fast.clone(), files.space.clone(), options.disk_bytes_max(), step_bytes);
         let charge = Mutex::new(files.memory.charge(MemoryPart::Hotness, 0));
         let told = move |bytes: u64| {
             charge.lock().resize(bytes);
@@ -210,7 +215,7 @@ impl Tracking {
         let evicted = move |before, after| events.post(|| What::TrackerEvicted { before, after });
         let ralt = Ralt::open(
             kelvin_ralt::Env {
-                storage: Arc::new(storage),
+                storage: Arc::new(storage.clone()),
                 dir,
                 io: config.table_io,
                 executor: Arc::clone(&env.executor),
@@ -221,7 +226,15 @@ impl Tracking {
             options,
         );
         let kind = kind_of(ralt.scoring());
-        Self { kind, ralt: Some(ralt.clone()), step_bytes, ..without(Arc::new(ralt)) }
+        let files = Some(storage);
+        Self { kind, ralt: Some(ralt.clone()), files, step_bytes, ..without(Arc::new(ralt)) }
+    }
+
+    /// Sees to it that the tracker can do its next step, as far as more than `kept_bytes` of the fast tier are free.
+    pub fn look_ahead(&self, kept_bytes: u64) {
+        if let Some(files) = &self.files {
+            files.look_ahead(kept_bytes);
+        }
     }
 
     /// True if accesses are wanted.
@@ -303,8 +316,19 @@ impl Engine {
         let usable = self.pick_config.fast_usable_bytes;
         let taken = self.hotness_bytes().saturating_add(self.promotion_wants_bytes());
         let fast_usable_bytes = usable.saturating_sub(taken).max(usable / 2);
-        let cold_permille = self.cold_permille.load(Ordering::Relaxed);
-        PickConfig { fast_usable_bytes, cold_permille, ..self.pick_config.clone() }
+        let means = &self.means;
+        let (cold_permille, above_permille) = (means.cold_permille(), means.above_permille());
+        let clean_turn = means.clean_turn();
+        let [of_fast, of_slow] = self.pick_config.parts_max;
+        let parts_max = [of_fast, self.slow_compactions_max().map_or(of_slow, |_| of_slow.min(2))];
+        PickConfig {
+            fast_usable_bytes,
+            cold_permille,
+            above_permille,
+            clean_turn,
+            parts_max,
+            ..self.pick_config.clone()
+        }
     }
 
     /// What the tracker takes of the fast tier now, and for its next step, bytes.

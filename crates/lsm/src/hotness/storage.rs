@@ -3,7 +3,8 @@
 //! Invariants
 //! - H1 A file's blocks are in the books before they are on the disk, and until it is known to be gone.
 //! - H2 RALT leaves the reserve alone, but for its small state, and takes no more than it was given: it is told that the disk is
-//!   full.
+//!   full. Room for its next step stays set aside while others fill the disk, and what its files leave, and what a job gives back, comes back to that first: an
+//!   eviction that begins can go on, or nothing would ever tell what is cold when room is short.
 //! - H3 Its failures are not the tier's: nobody but RALT hears of them, since nothing is lost with its files.
 //!
 //! Tests: `tests.rs` beside.
@@ -18,8 +19,9 @@ use std::sync::Arc;
 
 use kelvin_base::Tier;
 use kelvin_storage::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
+use parking_lot::Mutex;
 
-use crate::space::{Priority, Space, on_disk_bytes};
+use crate::space::{Priority, Reservation, Space, on_disk_bytes};
 use crate::tiers::{Purpose, TierHandle};
 
 /// RALT's directory in the fast one.
@@ -65,14 +67,45 @@ pub struct BookedStorage {
     fast: TierHandle,
     space: Space,
     bytes_max: u64,
+    step_bytes: u64,
+    /// Room for the next step, as far as there was some.
+    ahead: Arc<Mutex<Option<Reservation>>>,
 }
 
 impl BookedStorage {
-    /// The files of RALT on `fast`, which may take `bytes_max` together. Those that are there are entered into the books.
+    /// The files of RALT on `fast`, which may take `bytes_max` together, `step_bytes` at a time. Those that are there are entered into
+    /// the books.
     #[must_use]
-    pub fn new(fast: TierHandle, space: Space, bytes_max: u64) -> Self {
+    pub fn new(fast: TierHandle, space: Space, bytes_max: u64, step_bytes: u64) -> Self {
         adopt(&fast, &space);
-        Self { fast, space, bytes_max }
+        let ahead = space.reserve(Tier::Fast, step_bytes, Priority::Normal).ok();
+        let ahead = ahead.or_else(|| space.reserve(Tier::Fast, 0, Priority::Essential).ok());
+        Self { fast, space, bytes_max, step_bytes, ahead: Arc::new(Mutex::new(ahead)) }
+    }
+
+    /// Sets aside anew what was used of the room for a step, as far as there is more than `kept_bytes`.
+    pub fn look_ahead(&self, kept_bytes: u64) {
+        if let Some(ahead) = &mut *self.ahead.lock() {
+            let missing_bytes = self.step_bytes.saturating_sub(ahead.left_bytes());
+            let free_bytes = self.space.available(Tier::Fast, Priority::Essential).unwrap_or(u64::MAX);
+            let free_bytes = free_bytes.saturating_sub(kept_bytes);
+            // Others may have been faster; there is a next time.
+            drop(ahead.grow(missing_bytes.min(free_bytes), Priority::Essential));
+        }
+    }
+
+    /// Room set aside for the next step now, bytes.
+    #[cfg(test)]
+    pub(super) fn ahead_bytes(&self) -> u64 {
+        self.ahead.lock().as_ref().map_or(0, Reservation::left_bytes)
+    }
+
+    /// Takes the file `name` out of the books.
+    fn unbook(&self, name: &str) {
+        match &mut *self.ahead.lock() {
+            Some(ahead) => ahead.take_over(name, self.step_bytes),
+            None => drop(self.space.file_removed(Tier::Fast, name)),
+        }
     }
 
     /// Where they lie.
@@ -95,8 +128,13 @@ impl BookedStorage {
         // Without its state all runs would be lost at the next opening, and it is a block or two.
         let is_state = name.ends_with("STATE.new");
         let priority = if is_state { Priority::Essential } else { Priority::Normal };
-        let reserved = self.space.reserve(Tier::Fast, more, priority);
-        reserved.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?.file_written(name, bytes);
+        if let Ok(mut reserved) = self.space.reserve(Tier::Fast, more, priority) {
+            reserved.file_written(name, bytes);
+            return Ok(());
+        }
+        let mut ahead = self.ahead.lock();
+        let ahead = ahead.as_mut().filter(|ahead| ahead.left_bytes() >= more);
+        ahead.ok_or_else(|| io::Error::from(io::ErrorKind::StorageFull))?.file_written(name, bytes);
         Ok(())
     }
 }
@@ -138,7 +176,7 @@ impl Storage for BookedStorage {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         if is_gone {
-            self.space.file_removed(Tier::Fast, &in_books(path));
+            self.unbook(&in_books(path));
         }
         removed
     }

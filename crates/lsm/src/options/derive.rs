@@ -15,6 +15,8 @@ const MIB: u64 = 1 << 20;
 const PARTS_IN_FAST: u64 = 64;
 /// The same where what is hot is to fill the fast tier: half of what must stay free for work in flight.
 const PARTS_IN_FAST_TRACKED: u64 = 128;
+/// And of a memtable there: level 0, its merge and the log need room that is short.
+const MEMTABLES_IN_FAST_TRACKED: u64 = 192;
 /// From this capacity on: below, files would be so small that what each costs counts for more.
 const TRACKED_FAST_BYTES: u64 = 32 * MIB;
 /// Fast capacity over manifest size.
@@ -127,7 +129,7 @@ fn memtables(options: &Options, choice: &mut Choice) -> Memtables {
     let share_bytes = share_bytes.min(left_bytes.max(store_bytes(options) / MEMTABLES_IN_STORE));
     let count_max = choice.of("memtables_max", options.advanced.memtables_max, 4);
     let by_memory = share_bytes / count_max as u64;
-    let by_capacity = options.fast_capacity.map_or(u64::MAX, |bytes| bytes / parts_in_fast(options));
+    let by_capacity = options.fast_capacity.map_or(u64::MAX, |bytes| bytes / memtables_in_fast(options));
     let derived = by_memory.min(by_capacity).clamp(SIZE_BYTES_MIN, SIZE_BYTES_MAX);
     let bytes = choice.of("memtable_bytes", options.advanced.memtable_bytes, derived);
     Memtables { bytes, count_max, budget_bytes: bytes.saturating_mul(count_max as u64) }
@@ -172,8 +174,17 @@ fn slow_table_bytes(options: &Options, table_bytes: u64) -> u64 {
 }
 
 fn parts_in_fast(options: &Options) -> u64 {
+    if is_tracked(options) { PARTS_IN_FAST_TRACKED } else { PARTS_IN_FAST }
+}
+
+fn memtables_in_fast(options: &Options) -> u64 {
+    if is_tracked(options) { MEMTABLES_IN_FAST_TRACKED } else { PARTS_IN_FAST }
+}
+
+/// True if what is hot is to fill a fast tier large enough for small files.
+fn is_tracked(options: &Options) -> bool {
     let is_large = options.fast_capacity.is_some_and(|bytes| bytes >= TRACKED_FAST_BYTES);
-    if is_large && hotness(options) != Hotness::Off { PARTS_IN_FAST_TRACKED } else { PARTS_IN_FAST }
+    is_large && hotness(options) != Hotness::Off
 }
 
 /// A compaction of one table meets about `level_ratio` tables below and writes them anew before it frees any. On the

@@ -131,7 +131,7 @@ impl Config {
         let share = format!("{} memtables of memtable_bytes over all keyspaces", self.memtables_max);
         rows.size("memtable_budget_bytes", self.memtable_budget_bytes, share);
         let why = if self.capacity(Tier::Fast).is_some() {
-            "the least of 1/64 of fast_capacity, the share of memory over memtables_max, 64 MiB"
+            "the least of 1/64 of fast_capacity (1/192 where hot records fill it, from 32 MiB on), the share of memory over memtables_max, 64 MiB"
         } else {
             "the lesser of the share of memory over memtables_max and 64 MiB"
         };
@@ -151,7 +151,7 @@ impl Config {
 
     fn explain_tables(&self, rows: &mut Rows<'_>) {
         let why = if self.capacity(Tier::Fast).is_some() {
-            "1/64 of fast_capacity, so that it holds some 50 tables; four memtables at most, 16 KiB to 64 MiB"
+            "1/64 of fast_capacity (1/128 where hot records fill it, from 32 MiB on), so that it holds some 50 tables; four memtables at most, 16 KiB to 64 MiB"
         } else {
             "four memtables, 2 MiB to 64 MiB"
         };

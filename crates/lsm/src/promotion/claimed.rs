@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kelvin_base::key::{EXPIRES, append_internal, trailer};
 use kelvin_base::seeded_bug;
 
-use super::{ClaimId, Promoted};
+use super::{ClaimId, Lifted, Promoted};
 use crate::compaction::pick::Plan;
 use crate::memory::{MemoryBudget, MemoryCharge, MemoryPart};
 use crate::version::FIRST_SLOW;
@@ -15,6 +15,15 @@ use crate::view::KeyspaceState;
 
 /// Records with their keys, in key order.
 pub type Records = Vec<(Bytes, Promoted)>;
+
+/// What goes between the promotion cache and a boundary compaction.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// Records that it may write to the fast tier, as entries.
+    pub promoted: Vec<(Bytes, Bytes)>,
+    /// Where it hands up what is hot.
+    pub lifted: Option<Arc<Lifted>>,
+}
 
 /// A claim, and what it took.
 pub struct Claimed {
@@ -24,6 +33,8 @@ pub struct Claimed {
     inside: Records,
     /// Where the compaction only moves what is there.
     outside: Records,
+    /// What the compaction hands up.
+    lifted: Option<Arc<Lifted>>,
     /// Counts both.
     _memory: MemoryCharge,
 }
@@ -45,7 +56,8 @@ impl Claimed {
             comes || seeded_bug!("promotion-beyond-the-fast-input")
         };
         let (inside, outside) = taken.into_iter().partition(comes_down);
-        Some(Self { keyspace: Arc::clone(keyspace), claim, inside, outside, _memory: charge })
+        let lifted = plan.retain_level.and_then(|_| keyspace.promotion.lifting()).map(Arc::new);
+        Some(Self { keyspace: Arc::clone(keyspace), claim, inside, outside, lifted, _memory: charge })
     }
 
     /// How many records it took.
@@ -53,14 +65,19 @@ impl Claimed {
         self.inside.len() + self.outside.len()
     }
 
-    /// The records that the compaction may write to the fast tier, as entries; with `checked` only those that were hot before they
-    /// were read.
-    pub fn entries(&self, checked: bool) -> Vec<(Bytes, Bytes)> {
-        entries(self.inside.iter().filter(|(_, record)| record.was_hot || !checked))
+    /// What the compaction may take from the cache, and leave there. With `checked` only records that were hot before they were read.
+    pub fn exchange(&self, checked: bool) -> Exchange {
+        let promoted = entries(self.inside.iter().filter(|(_, record)| record.was_hot || !checked));
+        Exchange { promoted, lifted: self.lifted.clone() }
+    }
+
+    /// True if the cache is too full for what the compaction would have handed up.
+    pub fn is_full(&self) -> bool {
+        self.lifted.as_ref().is_some_and(|lifted| lifted.is_full())
     }
 
     /// Ends the claim of a compaction; `None` if what became of it is not known. What it only moved is still what the slow tier answers, so it goes back; what
-    /// something newer may have met goes back only if nothing was installed (C7).
+    /// something newer may have met goes back only if nothing was installed (C7); what the compaction hands up follows its install (L1).
     pub fn end(mut self, is_installed: Option<bool>) {
         let promotion = &self.keyspace.promotion;
         if is_installed == Some(false) || seeded_bug!("put-back-after-the-install") {
@@ -72,6 +89,11 @@ impl Claimed {
             self.outside.retain(|(_, record)| lasts(record.kind_byte));
         }
         promotion.put_back(self.outside);
+        if let Some(lifted) = &self.lifted
+            && (is_installed == Some(true) || seeded_bug!("lifted-without-the-install"))
+        {
+            promotion.put_lifted(lifted);
+        }
         promotion.release(self.claim);
     }
 }

@@ -171,6 +171,67 @@ fn what_is_newer_than_a_copy_stays_above_it_when_its_table_goes_down() {
     assert_eq!(db.audit().unwrap().copies, 0);
 }
 
+/// Writes a few keys over and over, so that whatever was written before counts as not written anew for long.
+fn pass_time(db: &Db) {
+    (0..3_000).for_each(|round| db.put(&key(2_200 + round % 5), b"beside").unwrap());
+}
+
+/// A store with hot records in its last fast level: 8 and 9 written long ago, 10 lately.
+fn with_hot_records_above(world: &World, options: Options) -> Db {
+    let db = Db::open(options).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    put_on_slow(&db, 0..1_000, "one");
+    [8, 9].iter().for_each(|&number| db.put(&key(number), &value(number, "two")).unwrap());
+    bring_down(world, &db);
+    pass_time(&db);
+    db.put(&key(10), &value(10, "two")).unwrap();
+    push_down(world, &db, 0..LEVELS_FAST - 1);
+    (8..11).for_each(|number| assert_value(&db, number, Some("two"), "before"));
+    db
+}
+
+#[test]
+fn what_is_hot_and_was_not_written_anew_for_long_goes_down_and_leaves_a_copy() {
+    let world = World::new();
+    let db = with_hot_records_above(&world, options(&world));
+    let snapshot = db.snapshot();
+    force(&world, &db, Forced::Boundary);
+    assert_eq!((place(&db, 8), place(&db, 9)), ("promotion cache".into(), "promotion cache".into()));
+    assert_eq!(place(&db, 10), "L6 on the fast tier", "it may soon be written again");
+    let boundary = db.stats().boundary;
+    assert!(boundary.lifted_bytes > 0 && boundary.retained_bytes > 0, "{boundary:?}");
+    (8..11).for_each(|number| assert_value(&db, number, Some("two"), "after"));
+    drop(snapshot);
+    // A run of the hot level takes the copies; what they duplicate lies below.
+    promote(&world, &db, 8..9, FILLERS);
+    assert!(place(&db, 8).starts_with("hot"), "{}", place(&db, 8));
+    assert_audit(&db);
+    db.compact_range(None, None).unwrap();
+    assert_eq!(db.audit().unwrap().copies, 0);
+    (8..11).for_each(|number| assert_value(&db, number, Some("two"), "at the bottom"));
+}
+
+#[test]
+fn a_compaction_that_fails_hands_nothing_up() {
+    let world = World::new();
+    let slow = Arc::new(FaultStorage::new(Arc::clone(&world.env.slow), 1));
+    let mut env = world.env.clone();
+    env.slow = slow.clone();
+    let db = with_hot_records_above(&world, options(&world).env(env));
+    slow.add(Rule::new(Op::Sync, Effect::Error(EIO)));
+    assert!(db.force(Forced::Boundary, 0));
+    world.settle();
+    assert!(slow.injected() > 0);
+    assert_eq!((place(&db, 8).as_str(), walk(&db)), ("L6 on the fast tier", 0), "the cache is empty");
+    slow.clear();
+    (8..11).for_each(|number| assert_value(&db, number, Some("two"), "after the failure"));
+    world.let_time_pass();
+    assert_audit(&db);
+    assert!(db.force(Forced::Boundary, 0) || place(&db, 8) == "promotion cache", "it is tried again");
+    world.settle();
+    assert_eq!((place(&db, 8).as_str(), walk(&db)), ("promotion cache", 2));
+}
+
 #[test]
 fn a_run_that_cannot_be_opened_guards_every_key_of_its_range() {
     let world = World::new();

@@ -38,7 +38,9 @@ const SLACK: u64 = 16;
 /// With one record in so many read before and not kept then, all are kept.
 const REGRET: usize = 8;
 /// A promotion that waits has room made for so many full caches.
-const AHEAD: u64 = 4;
+const AHEAD: u64 = 2;
+/// The hot level leaves this part of the fast tier's levels to what is on its way down.
+const PIPELINE: u64 = 6;
 /// After a flush that could not be done, the next one waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -131,9 +133,20 @@ impl Engine {
         let (usable, used) = self.fast_levels_now();
         let used = used.saturating_add(self.level_zero_growth_bytes());
         let fits = used.saturating_add(self.config.promotion_bytes_max) <= usable;
-        let has_room = fits || goes_without_room();
+        let has_room = fits && self.hot_level_may_grow(usable) || goes_without_room();
         self.promotion_waits.store(!has_room, Ordering::Relaxed);
         has_room
+    }
+
+    /// True if the hot level leaves the levels above it their part of `usable` bytes.
+    fn hot_level_may_grow(&self, usable: u64) -> bool {
+        let hot_bytes: u64 = self.versions_now().iter().map(|version| version.hot_level_bytes()).sum();
+        hot_bytes.saturating_add(self.config.promotion_bytes_max) <= usable - usable / PIPELINE
+    }
+
+    /// True if what compactions hand up will go on to the hot level.
+    pub(crate) fn takes_lifted(&self) -> bool {
+        self.config.hot_parts.promotion_by_flush && !self.promotion_waits.load(Ordering::Relaxed)
     }
 
     /// What tables may fill of the fast tier, and what they do, bytes.
@@ -151,7 +164,9 @@ impl Engine {
 
     /// What compactions are to leave free for a promotion that waits, bytes; 0 if none does.
     pub(crate) fn promotion_wants_bytes(&self) -> u64 {
-        if !self.promotion_waits.load(Ordering::Relaxed) {
+        // Where the hot level is as large as it may be, only what is cold there can give way.
+        let waits = self.promotion_waits.load(Ordering::Relaxed);
+        if !waits || !self.hot_level_may_grow(self.fast_levels_now().0) {
             return 0;
         }
         self.level_zero_growth_bytes().saturating_add(AHEAD * self.config.promotion_bytes_max)
@@ -185,7 +200,11 @@ impl Engine {
             edit.add(keyspace.id, level, meta.clone());
         }
         self.account_tables(&mut [reservation], &metas);
+        let cooled_at = self.cooled_now();
         self.install_or_remove(keyspace, edit, &[], &metas, &[])?;
+        let version = &keyspace.peek().version;
+        let made = metas.iter().filter_map(|meta| version.find(meta.number));
+        made.for_each(|(_, file)| file.set_cooled_at(cooled_at));
         self.counters.work.boundary.flushed_bytes.add(bytes);
         Ok(())
     }

@@ -48,6 +48,7 @@ mod flush;
 mod flush_tests;
 #[cfg(test)]
 mod hazards_tests;
+mod lifted;
 #[cfg(test)]
 mod model_tests;
 mod room;
@@ -59,6 +60,9 @@ mod testing;
 mod tests;
 
 pub use cache::{Insertion, Promoted, PromotionCache};
-pub use claimed::Claimed;
+#[cfg(test)]
+pub(crate) use claimed::entries;
+pub use claimed::{Claimed, Exchange};
 pub use claims::ClaimId;
+pub use lifted::Lifted;
 pub use room::Room;

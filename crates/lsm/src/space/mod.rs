@@ -413,6 +413,19 @@ impl Reservation {
         Ok(())
     }
 
+    /// Takes over what the file `name`, which is gone, took, up to `bytes_max` in all. What is beyond that is free.
+    pub fn take_over(&mut self, name: &str, bytes_max: u64) {
+        {
+            let mut books = self.space.books(self.tier).lock();
+            let bytes = books.files.remove(name).unwrap_or(0);
+            let taken = bytes.min(bytes_max.saturating_sub(self.left_bytes));
+            books.used -= bytes;
+            books.reserved += taken;
+            self.left_bytes += taken;
+        }
+        self.space.0.freed.raise();
+    }
+
     /// Turns part of it into the file `name` of `bytes`, or into that file's growth to `bytes`.
     pub fn file_written(&mut self, name: &str, bytes: u64) {
         let bytes = on_disk_bytes(bytes);

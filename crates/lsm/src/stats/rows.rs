@@ -88,6 +88,7 @@ impl Stats {
                 ("boundary_compactions", self.boundary.compactions),
                 ("retained_bytes", self.boundary.retained_bytes),
                 ("guarded_bytes", self.boundary.guarded_bytes),
+                ("lifted_bytes", self.boundary.lifted_bytes),
                 ("promoted_flush_bytes", self.boundary.flushed_bytes),
                 ("promoted_compaction_bytes", self.boundary.promoted_bytes),
                 ("not_hot_bytes", self.boundary.not_hot_bytes),

@@ -8,11 +8,12 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use kelvin_base::{Error, Result};
 use kelvin_table::Table;
+use parking_lot::Mutex;
 
 use super::meta::TableMeta;
 
@@ -88,6 +89,24 @@ impl Deref for OpenTable {
     }
 }
 
+/// A moment in the life of a hot level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CooledAt {
+    /// The tracker's turn ([`kelvin_base::HotTracker::turn`]), as far as it tells one from the next; `u32::MAX` for never.
+    pub turn: u32,
+    /// How often stale copies had been found then.
+    pub clean_turn: u32,
+}
+
+impl CooledAt {
+    /// In `turn`, when stale copies had been found `clean_turn` times.
+    #[must_use]
+    pub fn new(turn: u64, clean_turn: u32) -> Self {
+        let turn = u32::try_from(turn % u64::from(u32::MAX)).unwrap_or_default();
+        Self { turn, clean_turn }
+    }
+}
+
 /// A table file.
 pub struct TableFile {
     /// Its facts.
@@ -96,7 +115,7 @@ pub struct TableFile {
     slot: Arc<Slot>,
     being_compacted: AtomicBool,
     times_kept: AtomicU8,
-    cooled_at: AtomicU64,
+    cooled_at: Mutex<CooledAt>,
     obsolete: AtomicBool,
 }
 
@@ -110,7 +129,7 @@ impl TableFile {
             slot: Arc::default(),
             being_compacted: AtomicBool::new(false),
             times_kept: AtomicU8::new(0),
-            cooled_at: AtomicU64::new(u64::MAX),
+            cooled_at: Mutex::new(CooledAt { turn: u32::MAX, clean_turn: 0 }),
             obsolete: AtomicBool::new(false),
         }
     }
@@ -175,16 +194,15 @@ impl TableFile {
         self.times_kept.store(times, Ordering::Relaxed);
     }
 
-    /// The tracker's turn ([`kelvin_base::HotTracker::turn`]) at which the hot level was last rid of what was not hot, as far as this
-    /// table's records were in it; `None` if they were not.
+    /// When the hot level was last rid of what was not hot, and of what was stale, as far as this table's records were in it.
     #[must_use]
-    pub fn cooled_at(&self) -> Option<u64> {
-        Some(self.cooled_at.load(Ordering::Relaxed)).filter(|turn| *turn != u64::MAX)
+    pub fn cooled_at(&self) -> CooledAt {
+        *self.cooled_at.lock()
     }
 
     /// Sets that.
-    pub fn set_cooled_at(&self, turn: u64) {
-        self.cooled_at.store(turn, Ordering::Relaxed);
+    pub fn set_cooled_at(&self, at: CooledAt) {
+        *self.cooled_at.lock() = at;
     }
 
     /// The file is deleted once nobody holds it any more. Only after an edit without it is durable.

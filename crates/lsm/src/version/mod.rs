@@ -22,7 +22,7 @@ pub(crate) mod tests;
 mod tree;
 
 pub use edit::{Edit, KeyspaceEntry};
-pub use file::{Slot, TableFile, TableOpener};
+pub use file::{CooledAt, Slot, TableFile, TableOpener};
 pub use level::Level;
 pub use manifest::{CURRENT, CURRENT_NEW, current_line, manifest_name, sign as sign_manifest};
 pub use meta::TableMeta;

@@ -9,7 +9,7 @@ use kelvin_table::Fragments;
 use super::edit::Edit;
 use super::file::{TableFile, TableOpener};
 use super::level::Level;
-use super::{FIRST_SLOW, LEVELS, TableMeta};
+use super::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableMeta};
 
 /// What a table that is not open takes of memory, its smallest and largest key apart: its facts, its places in versions, in the
 /// books of its disk and among the open tables.
@@ -177,6 +177,12 @@ impl Version {
     #[must_use]
     pub fn tier_bytes(&self, tier: Tier) -> u64 {
         self.levels.iter().map(|level| level.tier_bytes(tier)).sum()
+    }
+
+    /// Bytes of the runs of the hot level.
+    #[must_use]
+    pub fn hot_level_bytes(&self) -> u64 {
+        self.levels[LEVELS_FAST..FIRST_SLOW].iter().map(|run| run.tier_bytes(Tier::Fast)).sum()
     }
 
     /// The deepest level that has a table.

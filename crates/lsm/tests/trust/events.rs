@@ -38,18 +38,18 @@ fn compactions(told: &[Event]) -> Vec<&Compaction> {
         .collect()
 }
 
-/// Records on both tiers, read with skew until some were promoted and the tracker has evicted; what was counted.
+/// Records on both tiers, read with a skew that moves on until some were promoted and the tracker has evicted; what was counted.
 fn live(rig: &Rig, options: Options) -> kelvin_lsm::stats::Stats {
     let db = Db::open(options).unwrap();
     let (mut records, mut round) = (0, 0);
     loop {
-        for number in records..records + 300 {
+        for number in records..records + 600 {
             db.put(&key('a', number), &value(&key('a', number))).unwrap();
         }
-        records += 300;
+        records += 600;
         for step in 0..6000usize {
-            let among = if step % 10 == 0 { records } else { records.min(900) };
-            let number = step.wrapping_mul(7919).wrapping_add(round * 31) % among;
+            let (first, among) = if step % 10 == 0 { (0, records) } else { (round / 10 * 1800, 1800) };
+            let number = (first + step.wrapping_mul(7919).wrapping_add(round * 31) % among) % records;
             db.get(&key('a', number)).unwrap().unwrap();
             if step % 50 == 0 {
                 rig.executor.run_all();
@@ -74,7 +74,7 @@ fn live(rig: &Rig, options: Options) -> kelvin_lsm::stats::Stats {
 #[test]
 fn events_tell_each_flush_compaction_promotion_and_eviction_with_what_is_counted() {
     let rig = Rig::new();
-    let options = rig.tiered().fast_capacity(2 << 20).memory(4 << 20);
+    let options = rig.tiered().fast_capacity(4 << 20).memory(4 << 20);
     let (options, told) = listening(options.advanced(|a| a.hotness = Some(Hotness::Ralt)));
     let stats = live(&rig, options);
     let told = told.lock();

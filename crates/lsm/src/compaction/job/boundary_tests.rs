@@ -13,7 +13,9 @@ use super::testing::{Entry, HashTracker, TestFiles, Tree, entries_of};
 use super::tests::{KEYS, check_reads, compacted, plan, random_tree, sequence_of};
 use super::{Cooling, Retention, Routed, run};
 use crate::iter::testing::{Dice, History, internal};
-use crate::options::HotParts;
+use crate::memory::MemoryBudget;
+use crate::options::{HotParts, Options};
+use crate::promotion::{Lifted, Promoted, Room, entries};
 use crate::version::TableFile;
 
 /// The last fast level of the trees here. The hot level's runs lie between it and the next one.
@@ -51,9 +53,15 @@ struct World {
     evicted: usize,
     guarded: usize,
     merged: usize,
+    lifted: usize,
 }
 
 impl World {
+    fn new(files: Arc<TestFiles>, tree: Tree) -> Self {
+        let (hot, sum) = (Vec::new(), Routed::default());
+        Self { files, tree, hot, sum, evicted: 0, guarded: 0, merged: 0, lifted: 0 }
+    }
+
     /// What readers see: the hot level between the fast and the slow levels.
     fn whole(&self) -> Tree {
         let mut levels = self.tree.levels.clone();
@@ -94,6 +102,32 @@ impl World {
         self.hot = output.tables.iter().map(|table| self.files.file(table)).collect();
     }
 
+    /// What was handed up may be lost at any time, or becomes a run of its own.
+    fn lift(&mut self, dice: &mut Dice, lifted: &[(Bytes, Promoted)]) {
+        self.lifted += lifted.len();
+        let copies = entries(lifted).into_iter().map(|(key, stored)| (key.to_vec(), stored.to_vec()));
+        let copies: Vec<Entry> = copies.collect();
+        if !copies.is_empty() && !dice.one_in(4) {
+            self.hot.push(self.files.table(Tier::Fast, copies, &[]));
+        }
+    }
+
+    /// What keeps hot records of `chosen` above, none of them handed up.
+    fn retention(&self, dice: &mut Dice, chosen: &[Arc<TableFile>], parts: HotParts) -> Retention {
+        let tracker = Arc::new(HashTracker { seed: dice.below(1000), hot: [0, 100, 256][dice.index(3)] });
+        let is_inside = |key: &[u8]| chosen.iter().any(|file| file.meta.contains(key));
+        Retention {
+            tracker,
+            parts,
+            options: self.files.options,
+            target_bytes: 0,
+            guards: self.hot.iter().map(|run| vec![Arc::clone(run)]).collect(),
+            lifted: None,
+            lift_before: 0,
+            promoted: promotable(dice, &self.tree, is_inside),
+        }
+    }
+
     /// A compaction of one table of the last fast level.
     fn cross(&mut self, dice: &mut Dice, snapshots: &[Sequence]) {
         let tables = &self.tree.levels[LAST_FAST];
@@ -120,18 +154,16 @@ impl World {
             self.evicted += before - self.hot.len();
         }
         let retention = !dice.one_in(4);
+        let memory = MemoryBudget::new(&Options::new("/fast").memory(64 << 20).derive().unwrap());
+        let room = Room::new(dice.below(4000) + 1, &memory).unwrap();
+        let lifted = dice.one_in(2).then(|| Arc::new(Lifted::new(&room)));
         if retains {
             plan.retain_level = Some(LAST_FAST);
-            ctx.retention = Some(Arc::new(Retention {
-                tracker: Arc::new(HashTracker { seed: dice.below(1000), hot: [0, 100, 256][dice.index(3)] }),
-                parts: HotParts { retention, ..HotParts::default() },
-                options: self.files.options,
-                target_bytes: plan.target_file_bytes,
-                guards: self.hot.iter().map(|run| vec![Arc::clone(run)]).collect(),
-                promoted: promotable(dice, &self.tree, |key| {
-                    chosen.iter().any(|file| file.meta.contains(key))
-                }),
-            }));
+            let lift_before = dice.below(snapshots[snapshots.len() - 1] + 2);
+            let kept = self.retention(dice, &chosen, HotParts { retention, ..HotParts::default() });
+            let target_bytes = plan.target_file_bytes;
+            ctx.retention =
+                Some(Arc::new(Retention { lifted: lifted.clone(), lift_before, target_bytes, ..kept }));
         }
         let output = run(&plan, &ctx).unwrap();
         for (level, used) in &plan.inputs {
@@ -153,6 +185,9 @@ impl World {
         }
         let routed = output.stats.routed;
         assert!(retention || routed.retained == 0, "what is guarded is not counted as retained: {routed:?}");
+        let lifted = lifted.map(|lifted| lifted.take_out()).unwrap_or_default();
+        assert_eq!(lifted.len() as u64, routed.lifted);
+        self.lift(dice, &lifted);
         self.sum.retained += routed.retained;
         self.sum.guarded += routed.guarded;
         self.sum.promoted += routed.promoted;
@@ -162,7 +197,7 @@ impl World {
 
 #[test]
 fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_anybody_sees() {
-    let (mut sum, mut evicted, mut guarded, mut merged) = (Routed::default(), 0, 0, 0);
+    let (mut sum, mut evicted, mut guarded, mut merged, mut lifted) = (Routed::default(), 0, 0, 0, 0);
     for seed in 0..600 {
         let mut dice = Dice::new(seed);
         let files = TestFiles::new();
@@ -174,8 +209,7 @@ fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_an
             .collect();
         snapshots.sort_unstable();
         snapshots.dedup();
-        let mut world =
-            World { files, tree, hot: Vec::new(), sum: Routed::default(), evicted: 0, guarded: 0, merged: 0 };
+        let mut world = World::new(files, tree);
         for step in 0..12 {
             let doing = dice.index(6);
             match doing {
@@ -205,11 +239,12 @@ fn boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_an
         evicted += world.evicted;
         guarded += world.guarded;
         merged += world.merged;
+        lifted += world.lifted;
     }
     assert!(
         sum.retained > 300 && sum.guarded > 100 && sum.promoted > 50 && sum.not_hot_bytes > 500,
         "{sum:?}"
     );
     assert!(evicted > 50 && guarded > 20, "{evicted} evicted, {guarded} tables with deletions stayed");
-    assert!(merged > 50, "{merged} merges of runs");
+    assert!(merged > 50 && lifted > 100, "{merged} merges of runs, {lifted} records handed up");
 }

@@ -13,7 +13,7 @@ use kelvin_table::Fragments;
 
 use super::below::Below;
 use super::output::{OutputWriter, Shape};
-use super::route::{Cooler, HotSide, Way};
+use super::route::{Asked, Cooler, HotSide, Way};
 use super::rules::{Entry, Rules, Terms, Verdict, Why};
 use super::{JobContext, JobStats, JobTable, Made, cancelled, is_set};
 use crate::iter::MergingIter;
@@ -168,17 +168,24 @@ impl<'a> Pass<'a> {
         };
         let is_newest = self.written == [false; 2]
             && (!self.rules.is_covered(key, sequence) || seeded_bug!("retained-beneath-a-range-tombstone"));
+        let asked = Asked { key, sequence, kind_byte, is_newest, source, guarded };
         let way = match (&self.hot, &mut self.cooler) {
-            (Some(hot), _) => hot.way(key, kind_byte, is_newest, source, guarded),
+            (Some(hot), _) => match hot.way(&asked) {
+                Way::Lift if !hot.lift(&asked, stored, &mut self.stats.routed) => Way::Hot,
+                way => way,
+            },
             (None, Some(cooler)) => cooler.way(key, kind_byte),
             (None, None) => Way::Output,
         };
         match (way, &mut self.hot) {
             (Way::Hot | Way::Guarded, Some(hot)) => {
                 hot.count(way, source, (key.len() + stored.len()) as u64, &mut self.stats.routed);
+                self.stats.routed.above_bytes += if guarded { (key.len() + stored.len()) as u64 } else { 0 };
                 hot.out.add(key, !self.written[1], internal_key, stored)?;
                 self.written[1] = true;
             }
+            (Way::Lift, _) if Kind::from_byte(kind_byte) == Some(Kind::Copy) => return self.saw(bytes),
+            (Way::Lift, _) if seeded_bug!("lifted-value-stays-behind") => return self.saw(bytes),
             (Way::Nowhere, _) => {
                 self.stats.routed.not_hot_bytes += (key.len() + stored.len()) as u64;
                 self.count(Why::Copy);

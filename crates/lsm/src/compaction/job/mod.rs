@@ -47,6 +47,7 @@ use self::output::{OutputWriter, Shape};
 use super::pick::Plan;
 use crate::memory::MemoryBudget;
 use crate::options::HotParts;
+use crate::promotion::Lifted;
 use crate::version::{FIRST_SLOW, LEVELS_FAST, TableFile, TableMeta, Version};
 
 /// The file of a table to be written.
@@ -155,6 +156,10 @@ pub struct Retention {
     /// Records taken from the promotion cache, all in the range of the plan's fast input, in order: internal keys of kind `Copy`,
     /// and stored values.
     pub promoted: Vec<(Bytes, Bytes)>,
+    /// Takes copies of hot records that go on, and hot copies; `None` if they are retained.
+    pub lifted: Option<Arc<Lifted>>,
+    /// Records written before this one go on and leave a copy: nobody has written them anew for long.
+    pub lift_before: Sequence,
 }
 
 /// What a merge of runs of the hot level drops besides duplicates: copies above which something newer lies, and, if room is
@@ -231,6 +236,12 @@ pub struct Routed {
     pub guarded: u64,
     /// Bytes of these.
     pub guarded_bytes: u64,
+    /// Bytes of those entries of the fast tier, hot or not, of whose keys the hot level holds a copy of something older.
+    pub above_bytes: u64,
+    /// Hot records that went on, or lie on the slow tier, and left a copy to the promotion cache.
+    pub lifted: u64,
+    /// Bytes of these.
+    pub lifted_bytes: u64,
     /// Records of the promotion cache that were written to the fast tier.
     pub promoted: u64,
     /// Bytes of these.
@@ -284,6 +295,9 @@ impl JobStats {
         routed.retained_bytes += more.retained_bytes;
         routed.guarded += more.guarded;
         routed.guarded_bytes += more.guarded_bytes;
+        routed.above_bytes += more.above_bytes;
+        routed.lifted += more.lifted;
+        routed.lifted_bytes += more.lifted_bytes;
         routed.promoted += more.promoted;
         routed.promoted_bytes += more.promoted_bytes;
         routed.not_hot_bytes += more.not_hot_bytes;

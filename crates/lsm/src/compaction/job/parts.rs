@@ -183,6 +183,8 @@ impl Work {
                 promoted_sources: usize::from(!retention.promoted.is_empty()),
                 fast_sources,
                 guards: Below::runs(&retention.guards),
+                lifted: retention.lifted.as_deref(),
+                lift_before: retention.lift_before,
             });
         }
         pass.cooler = self.ctx.cooling.as_ref().map(|cooling| Cooler {

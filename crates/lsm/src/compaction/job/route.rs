@@ -7,6 +7,8 @@
 //!   older, or is the original of the copy that stays.
 //! - H7 A record that comes from the fast tier moves or stays, one from the promotion cache is a copy of one that the
 //!   merge writes to the output level, or that lies deeper. A record of the slow tier never moves up by itself.
+//! - L2 What is hot and was not written anew for long, and copies, are handed up ([`Lifted`]) instead of staying, unless a run has
+//!   something of the key: the value goes on, its copy lies above it.
 //! - Deletions go on, and range tombstones.
 //! - H1 A run of the hot level may hold a copy of a key of which the fast tier has something newer. All that the fast tier has
 //!   of such a key, deletions included, stays above the run. Where the runs' filters cannot exclude a key, the runs are read. Where a
@@ -18,12 +20,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kelvin_base::key::{Kind, compare_internal};
-use kelvin_base::{HotTracker, InternalIterator, Result, seeded_bug};
+use kelvin_base::{HotTracker, InternalIterator, Result, Sequence, seeded_bug};
 
 use super::below::Below;
 use super::output::OutputWriter;
 use super::{Retention, Routed};
 use crate::options::HotParts;
+use crate::promotion::Lifted;
 
 /// Where an entry goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub enum Way {
     Hot,
     /// There too, hot or not: the hot level below may hold a copy of an older version.
     Guarded,
+    /// On, and a copy to the promotion cache; of a copy, which is on the slow tier already, nothing goes on.
+    Lift,
     /// Nowhere: a copy that is not hot.
     Nowhere,
 }
@@ -52,12 +57,29 @@ pub struct HotSide<'a> {
     pub fast_sources: usize,
     /// The runs of the hot level that lie below the input.
     pub guards: Below,
+    /// Takes copies of what is hot and not written anew; `None` if that is retained too.
+    pub lifted: Option<&'a Lifted>,
+    /// What was written before this sequence number is not.
+    pub lift_before: Sequence,
+}
+
+/// What is asked about an entry that the rules keep.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub key: &'a [u8],
+    pub sequence: Sequence,
+    pub kind_byte: u8,
+    /// Nothing of its key was written yet, and no range tombstone covers it.
+    pub is_newest: bool,
+    pub source: usize,
+    /// It must stay above the hot level.
+    pub guarded: bool,
 }
 
 impl HotSide<'_> {
-    /// The way of an entry that the rules keep. `is_newest`: nothing of its key was written yet, and no range tombstone
-    /// covers it.
-    pub fn way(&self, key: &[u8], kind_byte: u8, is_newest: bool, source: usize, guarded: bool) -> Way {
+    /// The way of an entry that the rules keep.
+    pub fn way(&self, asked: &Asked<'_>) -> Way {
+        let Asked { key, sequence, source, guarded, .. } = *asked;
         let is_wanted = || {
             let parts = self.parts;
             let (may, checked) = if source < self.promoted_sources {
@@ -65,11 +87,15 @@ impl HotSide<'_> {
             } else {
                 (parts.retention, true)
             };
-            let is_newest = is_newest || seeded_bug!("older-version-retained");
+            let is_newest = asked.is_newest || seeded_bug!("older-version-retained");
             let is_fast = self.is_fast(source) || seeded_bug!("slow-record-moves-up");
             is_newest && is_fast && may && (!checked || self.tracker.is_hot(key))
         };
-        match Kind::from_byte(kind_byte) {
+        let is_free = !guarded || seeded_bug!("lifted-over-a-run");
+        let lifts = self.lifted.is_some() && source >= self.promoted_sources && is_free;
+        match Kind::from_byte(asked.kind_byte) {
+            Some(Kind::Copy) if lifts && is_wanted() => Way::Lift,
+            Some(Kind::Value) if lifts && sequence < self.lift_before && is_wanted() => Way::Lift,
             Some(Kind::Copy | Kind::Value) if is_wanted() => Way::Hot,
             Some(Kind::Value | Kind::Deletion) if guarded && !seeded_bug!("guarded-entry-goes-down") => {
                 Way::Guarded
@@ -98,6 +124,17 @@ impl HotSide<'_> {
         };
         *records += 1;
         *all_bytes += bytes;
+    }
+
+    /// Hands up a copy of an entry; false if there is no room for it.
+    pub fn lift(&self, asked: &Asked<'_>, stored: &[u8], routed: &mut Routed) -> bool {
+        let Asked { key, sequence, kind_byte, .. } = *asked;
+        let is_taken = self.lifted.is_some_and(|lifted| lifted.take(key, sequence, kind_byte, stored));
+        if is_taken {
+            routed.lifted += 1;
+            routed.lifted_bytes += (key.len() + stored.len()) as u64;
+        }
+        is_taken
     }
 }
 

@@ -161,7 +161,7 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     };
     plan.trivial_move = is_trivial(input, &plan, &all, choice.level);
     if !plan.trivial_move {
-        plan.boundaries = boundaries(&plan, input.config.parts_max, table_bytes);
+        plan.boundaries = boundaries(&plan, input.config.parts_max[output_tier.index()], table_bytes);
         plan.space_bytes[output_tier.index()] = with_framing(&plan, plan.input_bytes, table_bytes);
         if plan.retain_level.is_some() {
             // The promotion cache holds no more than a table.

@@ -62,7 +62,8 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
             return plan;
         }
     }
-    if (short_of_room || input.wants_room) && input.config.two_tiers {
+    let is_short = short_of_room && input.running.writing_slow() == 0;
+    if (is_short || input.wants_room) && input.config.two_tiers {
         return make_room(input);
     }
     None
@@ -70,8 +71,9 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
 
 /// True if the free space holds what `plan` may write.
 pub(super) fn fits(input: &PickInput<'_>, plan: &Plan) -> bool {
+    // Beside other work even what makes room leaves that of flushes alone: writers would wait for the one or the other.
     let makes_room = plan.output_tier == Tier::Slow && plan.touches(Tier::Fast);
-    let kept_bytes = if makes_room { 0 } else { input.kept_bytes };
+    let kept_bytes = if makes_room && input.running.is_empty() { 0 } else { input.kept_bytes };
     let free_bytes = [input.free_bytes[0].saturating_sub(kept_bytes), input.free_bytes[1]];
     plan.space_bytes.iter().zip(free_bytes).all(|(need, free)| *need <= free)
 }
@@ -248,12 +250,14 @@ fn ranked(input: &PickInput<'_>, version: &Version, (level, output_level): (usiz
         tier_of(level, two_tiers) == Tier::Fast && tier_of(output_level, two_tiers) == Tier::Slow;
     let tracker = input.tracker.filter(|_| is_boundary && level > 0);
     let tracker = tracker.map(|tracker| OfKeyspace::new(tracker, version.keyspace));
-    // What the tracker calls hot lies in the hot level first of all.
+    let files = &version.levels[level].tables;
+    // What the tracker calls hot lies in the hot level first of all, except where this level has something newer.
     let of_hot = tracker.map_or((0, 1), |tracker| {
         let all_bytes = tracker.hot_size(KeyRange::ALL);
-        (all_bytes.saturating_sub(hot_level_bytes(version)), all_bytes.max(1))
+        let stale_bytes = version.levels[level].size_bytes() / 1000 * input.config.above_permille;
+        let copies_bytes = version.hot_level_bytes().saturating_sub(stale_bytes);
+        (all_bytes.saturating_sub(copies_bytes), all_bytes.max(1))
     });
-    let files = &version.levels[level].tables;
     let free = (0..files.len()).filter(|at| !files[*at].is_being_compacted());
     let rank = |at: usize| {
         let tables =
@@ -284,11 +288,6 @@ fn ranked(input: &PickInput<'_>, version: &Version, (level, output_level): (usiz
     let mut order: Vec<Ranked> = free.map(rank).collect();
     order.sort_by_key(|one| (one.cost, one.tables.iter().map(|file| file.meta.number).min()));
     order
-}
-
-/// Bytes of the runs of the hot level.
-pub(super) fn hot_level_bytes(version: &Version) -> u64 {
-    version.levels[LEVELS_FAST..FIRST_SLOW].iter().map(|run| run.tier_bytes(Tier::Fast)).sum()
 }
 
 fn scaled(bytes: u64, (part, whole): (u64, u64)) -> u64 {
@@ -332,7 +331,7 @@ fn one_level(
         too_large
     };
     let plan = first(&|one| (may_leave || one.keeps == Keeps::Hot).then_some(one.keeps));
-    let may_evict = may_leave && input.running.writing_slow() == 0 && hot_level_bytes(version) == 0;
+    let may_evict = may_leave && input.running.writing_slow() == 0 && version.hot_level_bytes() == 0;
     plan.or_else(|| first(&|one| (may_evict && one.keeps != Keeps::Nothing).then_some(Keeps::Nothing)))
 }
 

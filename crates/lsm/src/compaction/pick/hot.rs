@@ -1,8 +1,8 @@
 //! The runs of the hot level: when they are merged, and when they are given up (DESIGN section 6).
 //!
-//! Runs of about one size are merged into one, which drops what something newer above shadows; so is the whole hot level when the
-//! fast tier is full and much of it is cold, which drops that too. A merge goes by steps and needs room for one of them, or the hot level
-//! could fill no more than half of the fast tier. Copies can always be given up: they are when nobody tracks heat any more,
+//! Runs of about one size are merged into one, which drops what something newer above shadows; when the fast tier is full and much of the
+//! hot level is cold, each run is written anew without that, which needs room for few tables. Merges go by steps and need room for one of
+//! them, or the hot level could fill no more than half of the fast tier. Copies can always be given up: they are when nobody tracks heat any more,
 //! or when no run is free and none can be merged.
 //!
 //! Tests: `tests.rs` (testdata/pick/runs.txt).
@@ -15,7 +15,7 @@ use kelvin_base::{HotTracker, KeyRange, Tier};
 use super::build::{hull, with_framing};
 use super::{PickInput, Plan, Reason};
 use crate::hotness::of_keyspace::OfKeyspace;
-use crate::version::{FIRST_SLOW, HOT_RUNS, LEVELS_FAST, TableFile, Version};
+use crate::version::{CooledAt, FIRST_SLOW, HOT_RUNS, LEVELS_FAST, TableFile, Version};
 
 /// So many runs of about one size become one.
 const FAN_OUT: usize = 4;
@@ -26,8 +26,10 @@ const FREE_MIN: usize = 2;
 
 /// A merge of runs goes by steps that read about so many tables.
 const STEP_TABLES: u64 = 4;
+/// So does a run that is written anew: the fast tier is full then.
+const COOL_TABLES: u64 = 2;
 /// Copies that are not hot any more are looked for when they may be one byte in so many of the hot level.
-const COLD: u64 = 8;
+const COLD: u64 = 16;
 
 struct Run<'a> {
     level: usize,
@@ -47,31 +49,34 @@ pub(super) fn tend(
     }
     let is_short = used + FREE_MIN > HOT_RUNS;
     let merge = alike(&runs).or_else(|| is_short.then(|| runs.get(..2)).flatten());
-    let plan = merge.and_then(|group| merge_runs(input, version, group)).filter(|plan| accept(plan));
+    let plan =
+        merge.and_then(|group| merge_runs(input, version, group, STEP_TABLES)).filter(|plan| accept(plan));
     plan.or_else(|| if used == HOT_RUNS { give_up(version, runs.get(..1)?) } else { None })
 }
 
-/// Merges the whole hot level anew when the fast tier is full and, as far as the tracker can tell, much of it is cold: that frees
-/// room without a write to the slow tier. Once for each time that keys may have ceased to be hot.
+/// Writes a run of the hot level anew without what is cold, when the fast tier is full and, as far as the tracker can tell, much of the
+/// hot level is: that frees room without a write to the slow tier. So does much that something newer in the fast levels has
+/// made stale. The largest first, each once for each time that keys may have ceased to be hot, or that stale ones were found.
 pub(super) fn cool(
     input: &PickInput<'_>,
     version: &Version,
     accept: &mut dyn FnMut(&Plan) -> bool,
 ) -> Option<Plan> {
     let tracker = OfKeyspace::new(input.tracker?, version.keyspace);
-    let (runs, used) = free_runs(version);
-    if runs.len() < used {
-        return None;
-    }
-    let turn = tracker.turn();
-    let is_done = runs.iter().flat_map(|run| run.tables).any(|file| file.cooled_at() == Some(turn));
-    let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+    let now = CooledAt::new(tracker.turn(), input.config.clean_turn);
+    let bytes = version.hot_level_bytes();
     let cold_bytes = bytes.saturating_sub(tracker.hot_size(KeyRange::ALL));
-    if is_done || bytes == 0 || cold_bytes < bytes / COLD {
-        return None;
-    }
-    let plan = merge_runs(input, version, &runs)?;
-    Some(Plan { keeps_hot: true, ..plan }).filter(|plan| accept(plan))
+    let is_cold = cold_bytes > bytes / COLD;
+    let (runs, _) = free_runs(version);
+    let is_due = |file: &Arc<TableFile>| {
+        let last = file.cooled_at();
+        is_cold && last.turn != now.turn || last.clean_turn < now.clean_turn
+    };
+    let is_due = |run: &&Run<'_>| run.tables.iter().all(is_due);
+    runs.iter().rev().filter(is_due).find_map(|run| {
+        let plan = merge_runs(input, version, std::slice::from_ref(run), COOL_TABLES)?;
+        Some(Plan { keeps_hot: true, ..plan }).filter(|plan| accept(plan))
+    })
 }
 
 /// The runs of which no table is being compacted, the smallest first, and how many there are with the others.
@@ -89,7 +94,7 @@ fn free_runs(version: &Version) -> (Vec<Run<'_>>, usize) {
 
 /// A merge of the two smallest runs.
 pub(super) fn merge_two(input: &PickInput<'_>, version: &Version) -> Option<Plan> {
-    merge_runs(input, version, free_runs(version).0.get(..2)?)
+    merge_runs(input, version, free_runs(version).0.get(..2)?, STEP_TABLES)
 }
 
 /// The smallest runs of about one size, if there are enough of them.
@@ -101,15 +106,15 @@ fn alike<'r, 'a>(runs: &'r [Run<'a>]) -> Option<&'r [Run<'a>]> {
     })
 }
 
-/// Merges `group` into the largest of it, a range of its tables after the other.
-fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>]) -> Option<Plan> {
+/// Merges `group` into the largest of it, a range of its tables after the other, about `step_tables` tables each.
+fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>], step_tables: u64) -> Option<Plan> {
     let (base, others) = group.split_last()?;
     let all: Vec<Arc<TableFile>> = group.iter().flat_map(|run| run.tables).map(Arc::clone).collect();
     let (smallest, largest, _) = hull(&all)?;
     let table_bytes = input.config.table_bytes[Tier::Fast.index()].max(1);
     let input_bytes: u64 = group.iter().map(|run| run.bytes).sum();
     // What a step reads is that part of all runs which it takes of the largest.
-    let of_base_bytes = base.bytes / (input_bytes / table_bytes / STEP_TABLES).max(1);
+    let of_base_bytes = base.bytes / (input_bytes / table_bytes / step_tables).max(1);
     let mut plan = Plan {
         inputs: group.iter().map(|run| (run.level, run.tables.to_vec())).collect(),
         target_file_bytes: table_bytes,
@@ -123,7 +128,7 @@ fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>]) -> Op
     let largest_of = |run: &Run<'_>| run.tables.iter().map(|file| file.meta.size_bytes).max();
     let twice_bytes: u64 = others.iter().filter_map(largest_of).sum();
     let step_bytes = of_base_bytes.saturating_add(table_bytes).min(base.bytes);
-    let step_bytes = input_bytes / base.bytes.max(1) * step_bytes + step_bytes;
+    let step_bytes = step_bytes.saturating_mul(input_bytes.div_ceil(base.bytes.max(1)));
     plan.step_bytes = with_framing(&plan, step_bytes.min(input_bytes), table_bytes);
     plan.space_bytes[Tier::Fast.index()] = plan.step_bytes + twice_bytes.min(input_bytes - base.bytes);
     Some(plan)

@@ -1,10 +1,12 @@
 //! Level targets: how many bytes each level may hold. Integers only.
 //!
 //! Two tiers (HotRAP section 4.1, "RocksDB-fat", and section 3.6): a keyspace's share of the fast tier is cut into levels by the
-//! ratio, from the last fast level up, as long as a level is worth having; the first slow level is `ratio × cold` times
-//! the last fast one, the following ones are as large as if it were `ratio` times, and the last is unbounded. A slow level with little below it may hold up to twice that, since a
-//! level more is a read of the slow tier more for every scan; what it may hold falls evenly as the one below fills, so
-//! that no half of a level is owed at once. One tier: from the bottom's actual size up. Tests: `tests.rs`.
+//! ratio, from the last fast level up, as long as a level is worth having. On the slow tier one level is enough as long as it
+//! holds no more than twice the ratio times the last fast one, since a level more is a read of the slow tier more for every scan. What lies there
+//! beyond that is cut into as few levels as keep each within four fifths of the ratio times the one above, and these grow alike: with a hot level
+//! on it the fast tier has little room for what is on its way down, and few levels far apart would write each byte dozens of times. The first slow
+//! level is smaller by the part of the last fast one that stays there, which counts for nothing in this, and the last is unbounded. A level that was the last one falls to its new
+//! target evenly as the one below fills, so that no half of a level is owed at once. One tier: from the bottom's actual size up. Tests: `tests.rs`.
 
 use std::sync::Arc;
 
@@ -12,11 +14,15 @@ use kelvin_base::Tier;
 
 use super::PickConfig;
 use super::build::OVERLAP_TABLES_FAST_MAX;
-use super::choose::hot_level_bytes;
-use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, Version};
+use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, Level, Version};
 
 /// The runs of the hot level leave the fast levels this part of their share, whatever they hold.
 const HOT_LEAVES: u64 = 8;
+
+/// A slow level is at least so much larger than the one above, in thousandths.
+const GROWTH_MIN: u64 = 2000;
+/// And at most.
+const GROWTH_MAX: u64 = 1_000_000;
 
 /// What each level of a keyspace may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +74,7 @@ fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Target
     let last = LEVELS_FAST - 1;
     // L0 at its trigger is the part that is there before levels are cut, and so are the runs of the hot level.
     let cut_bytes = share_bytes.saturating_sub(config.base_bytes_min().min(share_bytes / 2));
-    let hot_bytes = hot_level_bytes(version);
+    let hot_bytes = version.hot_level_bytes();
     let level_bytes = cut_bytes.saturating_sub(hot_bytes).max(cut_bytes / HOT_LEAVES);
     let mut base = last;
     let mut bytes = [0; LEVELS];
@@ -86,20 +92,46 @@ fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Target
     }
     let upper_bytes: u64 = bytes[..last].iter().sum();
     bytes[last] = level_bytes.saturating_sub(upper_bytes);
-    let cold_permille = config.cold_permille.clamp(1, 1000);
-    let full_bytes = bytes[last].max(1).saturating_mul(ratio);
-    let mut slow_bytes = (full_bytes / 1000).saturating_mul(cold_permille).max(1);
-    let mut next_bytes = full_bytes.saturating_mul(ratio);
     bytes[LEVELS_FAST..FIRST_SLOW].fill(u64::MAX);
-    for (level, target_bytes) in bytes.iter_mut().enumerate().skip(FIRST_SLOW) {
-        let below_bytes: u64 =
-            version.levels[level + 1..].iter().map(crate::version::Level::size_bytes).sum();
-        *target_bytes = slow_bytes.saturating_add(slow_bytes.saturating_sub(below_bytes / ratio));
-        slow_bytes = next_bytes;
-        next_bytes = next_bytes.saturating_mul(ratio);
-    }
-    bytes[LEVELS - 1] = u64::MAX;
+    slow_targets(version, bytes[last].max(1), config, &mut bytes[FIRST_SLOW..]);
     Targets { bytes, base, fast_share_bytes: share_bytes }
+}
+
+/// What the slow levels, whose targets are `bytes`, may hold below a last fast level of `last_bytes`.
+fn slow_targets(version: &Version, last_bytes: u64, config: &PickConfig, bytes: &mut [u64]) {
+    let ratio = config.ratio_or_two();
+    let levels = &version.levels[FIRST_SLOW..];
+    let total_bytes: u64 = levels.iter().map(Level::size_bytes).sum();
+    let step = (ratio * 4 / 5).max(2);
+    // What comes from above at a time, spread over all keys.
+    let first_bytes = u128::from(last_bytes) * u128::from(config.cold_permille.clamp(1, 1000)) / 1000;
+    // What the first `count` levels may hold before there is another one.
+    let most = |count: usize| {
+        let times = if count == 1 {
+            2 * ratio
+        } else {
+            step.saturating_pow(u32::try_from(count).unwrap_or(u32::MAX))
+        };
+        u64::try_from(first_bytes * u128::from(times)).unwrap_or(u64::MAX)
+    };
+    let wanted = (1..levels.len()).find(|count| total_bytes <= most(*count));
+    let used = levels.iter().rposition(|level| !level.tables.is_empty()).map_or(0, |last| last + 1);
+    let count = wanted.unwrap_or(levels.len()).max(used);
+    bytes.fill(u64::MAX);
+    let grown = |times: usize, permille: u64| {
+        (0..times).fold(first_bytes, |bytes, _| bytes * u128::from(permille) / 1000)
+    };
+    // The least growth from level to level that lets the last one hold all.
+    let (mut low, mut high) = (GROWTH_MIN, GROWTH_MAX);
+    while low < high {
+        let middle = low.midpoint(high);
+        if grown(count, middle) < u128::from(total_bytes) { low = middle + 1 } else { high = middle }
+    }
+    for level in 0..count - 1 {
+        let below_bytes: u64 = levels[level + 1..].iter().map(Level::size_bytes).sum();
+        let target_bytes = u64::try_from(grown(level + 1, low)).unwrap_or(u64::MAX);
+        bytes[level] = target_bytes.max(most(level + 1).saturating_sub(below_bytes / 2)).max(1);
+    }
 }
 
 fn one_tier(version: &Version, config: &PickConfig) -> Targets {
@@ -108,8 +140,7 @@ fn one_tier(version: &Version, config: &PickConfig) -> Targets {
     let deepest = (FIRST_SLOW..LEVELS).rfind(|level| !version.levels[*level].tables.is_empty());
     let bottom = deepest.unwrap_or(LEVELS_FAST - 1);
     let mut bytes = [0; LEVELS];
-    let mut size_bytes =
-        version.levels.iter().skip(1).map(crate::version::Level::size_bytes).max().unwrap_or(0) / ratio;
+    let mut size_bytes = version.levels.iter().skip(1).map(Level::size_bytes).max().unwrap_or(0) / ratio;
     bytes[LEVELS_FAST..FIRST_SLOW].fill(u64::MAX);
     bytes[bottom..].fill(u64::MAX);
     let mut base = bottom;

@@ -57,12 +57,16 @@ pub struct PickConfig {
     /// Part of a last fast level's bytes that a boundary compaction moves on, in thousandths: the first slow level is that much
     /// smaller (HotRAP section 3.6). 1000 while nothing is retained.
     pub cold_permille: u64,
+    /// Part of a last fast level's bytes that lies above copies of something older in the hot level, in thousandths.
+    pub above_permille: u64,
+    /// How often the hot level was to be rid of what something newer above makes stale.
+    pub clean_turn: u32,
     /// Size of a table by output tier.
     pub table_bytes: [u64; 2],
     /// A plan takes no more input tables once it has this many bytes, if it can.
     pub plan_bytes_max: u64,
-    /// Parts one compaction may be cut into.
-    pub parts_max: usize,
+    /// Parts one compaction may be cut into, by output tier.
+    pub parts_max: [usize; 2],
     /// How long expired records may stay in a table that holds mostly expiring ones, milliseconds.
     pub expiry_grace_ms: u64,
 }

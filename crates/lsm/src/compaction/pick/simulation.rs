@@ -26,9 +26,11 @@ pub(super) fn config() -> PickConfig {
         l0_trigger_files: 4,
         ratio: 4,
         cold_permille: 1000,
+        above_permille: 0,
+        clean_turn: 0,
         table_bytes: [1000, 2000],
         plan_bytes_max: 20_000,
-        parts_max: 3,
+        parts_max: [3; 2],
         expiry_grace_ms: 0,
     }
 }

@@ -31,7 +31,11 @@ impl World {
     }
 
     fn storage(&self, bytes_max: u64) -> BookedStorage {
-        BookedStorage::new(self.fast.clone(), self.space.clone(), bytes_max)
+        self.storage_ahead(bytes_max, 0)
+    }
+
+    fn storage_ahead(&self, bytes_max: u64, step_bytes: u64) -> BookedStorage {
+        BookedStorage::new(self.fast.clone(), self.space.clone(), bytes_max, step_bytes)
     }
 
     fn used(&self) -> u64 {
@@ -80,6 +84,38 @@ fn it_gets_neither_the_reserve_nor_more_than_it_was_given_and_hears_of_a_full_di
     second.append(&[1; 4096]).unwrap();
     assert_eq!(second.append(&[1]).unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert_eq!(second.len(), 4096, "what was refused is not written");
+}
+
+#[test]
+fn the_room_for_a_step_is_there_while_others_fill_the_disk_and_comes_back_with_the_files() {
+    let world = World::new(20 * BLOCK);
+    let storage = world.storage_ahead(50 * BLOCK, 4 * BLOCK);
+    create(&storage, "000001.ralt").append(&vec![1; 6 * 4096]).unwrap();
+    assert_eq!((world.used(), storage.ahead_bytes()), (6 * BLOCK, 4 * BLOCK), "what is free is taken first");
+    let others = world.space.reserve(Tier::Fast, 10 * BLOCK, Priority::Essential).unwrap();
+    assert!(world.space.reserve(Tier::Fast, 1, Priority::Essential).is_err(), "the disk is full");
+    let mut step = create(&storage, "000002.ralt");
+    step.append(&vec![1; 3 * 4096]).unwrap();
+    assert_eq!((world.used(), storage.ahead_bytes()), (9 * BLOCK, BLOCK));
+    assert!(step.append(&vec![1; 2 * 4096]).is_err(), "no more than a step");
+    storage.remove(&storage.dir().join("000001.ralt")).unwrap();
+    assert_eq!((world.used(), storage.ahead_bytes()), (3 * BLOCK, 4 * BLOCK));
+    assert_eq!(world.space.available(Tier::Fast, Priority::Essential), Some(3 * BLOCK), "the rest is free");
+    drop(others);
+    step.append(&vec![1; 4 * 4096]).unwrap();
+    assert_eq!(storage.ahead_bytes(), 4 * BLOCK, "with room to spare none of it is taken");
+    let others = world.space.reserve(Tier::Fast, 9 * BLOCK, Priority::Essential).unwrap();
+    step.append(&vec![1; 2 * 4096]).unwrap();
+    assert_eq!((world.used(), storage.ahead_bytes()), (9 * BLOCK, 2 * BLOCK));
+    storage.look_ahead(0);
+    assert_eq!(storage.ahead_bytes(), 2 * BLOCK, "there is none");
+    drop(others);
+    storage.look_ahead(8 * BLOCK);
+    assert_eq!(storage.ahead_bytes(), 3 * BLOCK, "what is kept for others stays");
+    storage.look_ahead(0);
+    assert_eq!(storage.ahead_bytes(), 4 * BLOCK);
+    drop((step, storage));
+    assert_eq!(world.space.stats(Tier::Fast).reserved_bytes, 0);
 }
 
 #[test]
