@@ -186,7 +186,7 @@ pub(super) const BUGS: &[Bug] = &[
         "lifted-over-a-run",
         BOUNDARY,
         Lsm,
-        "compaction::job::boundary_tests::boundary_compactions_that_keep_and_promote_what_is_hot_change_nothing_that_anybody_sees",
+        "promotion::compaction_tests::what_lies_above_an_older_copy_is_not_handed_up",
     ),
     bug(
         "lifted-value-stays-behind",

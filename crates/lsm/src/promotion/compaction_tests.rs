@@ -212,6 +212,23 @@ fn what_is_hot_and_was_not_written_anew_for_long_goes_down_and_leaves_a_copy() {
 }
 
 #[test]
+fn what_lies_above_an_older_copy_is_not_handed_up() {
+    let world = World::new();
+    let db = open(&world);
+    promote(&world, &db, 0..8, FILLERS);
+    (0..4).for_each(|number| db.put(&key(number), &value(number, "two")).unwrap());
+    bring_down(&world, &db);
+    pass_time(&db);
+    (0..4).for_each(|number| assert_value(&db, number, Some("two"), "before"));
+    force(&world, &db, Forced::Boundary);
+    assert_eq!((place(&db, 3).as_str(), db.stats().boundary.lifted_bytes), ("L6 on the fast tier", 0));
+    db.close().unwrap();
+    // Nothing is in the cache now that could hide what a run says.
+    let db = Db::open(options(&world)).unwrap();
+    (0..4).for_each(|number| assert_value(&db, number, Some("two"), "opened again"));
+}
+
+#[test]
 fn a_compaction_that_fails_hands_nothing_up() {
     let world = World::new();
     let slow = Arc::new(FaultStorage::new(Arc::clone(&world.env.slow), 1));

@@ -25,6 +25,10 @@
 //! - C7 What a failed compaction took comes back, and from any compaction what lies outside of the tables that it brings down, only if no other claim covered the key at any time while the failed one
 //!   was in force: the slow part is then what it was for this key.
 //!
+//! - C8 What a compaction hands up ([`Lifted`]) comes in after its install and under its claim, with the checks of C7. It is the newest version of
+//!   its key that the fast input had, no range tombstone covers it, and its original went to the slow part with that install, or lay
+//!   there: the slow part answers with it.
+//!
 //! Why a lookup may use a record (k, s). It has a view, and a sequence number `at` with s ≤ at; the view's memtables and fast
 //! levels hold nothing of k that it may see. The cache is asked later than the view was taken, so it may know more than
 //! the view, never less: were a newer version of k that it may see in the view's slow part, then by C6 that would have had to leave
