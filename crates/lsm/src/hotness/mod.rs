@@ -134,10 +134,10 @@ fn scoring(kind: Hotness) -> Option<Scoring> {
     }
 }
 
-/// What hot records can fill of the fast tier: the levels' part of it less a third, for the tracker itself, level 0, tables cut and blocks
+/// What hot records can fill of the fast tier: the levels' part of it less three tenths, for the tracker itself, level 0, tables cut and blocks
 /// begun, and what is on its way down.
 fn hot_bytes_max(config: &Config) -> u64 {
-    config.fast_levels_bytes.unwrap_or(u64::MAX) / 3 * 2
+    config.fast_levels_bytes.unwrap_or(u64::MAX) / 10 * 7
 }
 
 fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Options {
