@@ -159,14 +159,29 @@ impl Report {
     /// The report for machines.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let options = &self.options;
-        let mut bytes: serde_json::Map<String, Value> =
-            self.bytes.named().into_iter().map(|(name, count)| (name.to_string(), json!(count))).collect();
-        // A name with a dot belongs into the object before the dot: later counts find their place without a change here.
+        let mut root = self.counts_json();
+        for part in [self.setup_json(), self.figures_json()] {
+            if let Value::Object(part) = part {
+                root.extend(part);
+            }
+        }
+        if !self.stages.is_empty() {
+            root.insert("stages".to_string(), self.stages.iter().map(StageFigures::to_json).collect());
+        }
+        if let Some(trace) = &self.trace {
+            root.insert("trace".to_string(), trace.to_json());
+        }
+        Value::Object(root)
+    }
+
+    /// What was counted, for machines. A name with a dot belongs into the object before the dot: later counts find their place
+    /// without a change here.
+    fn counts_json(&self) -> serde_json::Map<String, Value> {
+        let bytes = self.bytes.named().into_iter().map(|(name, count)| (name.to_string(), json!(count)));
         let mut root = serde_json::Map::new();
+        root.insert("bytes".to_string(), Value::Object(bytes.collect()));
         for (name, count) in &self.more {
             match name.split_once('.') {
-                Some(("bytes", inner)) => drop(bytes.insert(inner.to_string(), json!(count))),
                 Some((object, inner)) => {
                     if let Value::Object(object) = root.entry(object).or_insert_with(|| json!({})) {
                         match inner {
@@ -178,14 +193,20 @@ impl Report {
                 None => drop(root.insert(name.clone(), json!(count))),
             }
         }
-        let series: Vec<Value> = self.rows.iter().map(row_json).collect();
-        let own = json!({
+        root
+    }
+
+    /// What was run, for machines.
+    fn setup_json(&self) -> Value {
+        let options = &self.options;
+        json!({
             "system": options.system.name(),
             "hotness": options.hotness().map(Hotness::name),
             "retention": options.hot_parts.retention,
             "hotness_check": options.hot_parts.hotness_check,
             "promotion_by_compaction": options.hot_parts.promotion_by_compaction,
             "promotion_by_flush": options.hot_parts.promotion_by_flush,
+            "scan_accesses": options.hot_parts.scan_accesses,
             "workload": options.workload.name(),
             "keys": self.keys(),
             "records": options.records,
@@ -195,6 +216,13 @@ impl Report {
             "seed": options.seed,
             "memory": options.memory,
             "fast_capacity": options.fast_capacity,
+        })
+    }
+
+    /// What it came to, for machines.
+    fn figures_json(&self) -> Value {
+        let series: Vec<Value> = self.rows.iter().map(row_json).collect();
+        json!({
             "ops": self.ops,
             "seconds": self.seconds,
             "ops_per_s": self.whole.ops_per_s,
@@ -205,7 +233,6 @@ impl Report {
             "latency_us": self.latency_json(),
             "cpu_us_per_op": self.whole.cpu_us_per_op,
             "cpu_us_per_op_last10": self.last10.cpu_us_per_op,
-            "bytes": bytes,
             "fast_used_bytes_max": self.peaks.fast_bytes,
             "slow_used_bytes": self.slow_used_bytes,
             "slow_used_bytes_max": self.peaks.slow_bytes,
@@ -215,17 +242,7 @@ impl Report {
             "ops_to_90_percent": self.reached.map(|reached| reached.ops),
             "seconds_to_90_percent": self.reached.map(|reached| reached.seconds),
             "time_series": series,
-        });
-        if let Value::Object(own) = own {
-            root.extend(own);
-        }
-        if !self.stages.is_empty() {
-            root.insert("stages".to_string(), self.stages.iter().map(StageFigures::to_json).collect());
-        }
-        if let Some(trace) = &self.trace {
-            root.insert("trace".to_string(), trace.to_json());
-        }
-        Value::Object(root)
+        })
     }
 
     /// By how much more than a tenth over `memory` was resident at a time.
@@ -397,7 +414,8 @@ mod tests {
         let json = Report::new(&options, run, None, Peaks::default(), 0).to_json();
         for key in "system workload keys records ops seconds ops_per_s ops_per_s_last10 fast_hit_rate \
              fast_hit_rate_last10 best_possible_hit_rate latency_us cpu_us_per_op cpu_us_per_op_last10 bytes \
-             fast_used_bytes_max slow_used_bytes rss_peak_bytes rss_over_limit_bytes ops_to_90_percent seconds_to_90_percent time_series"
+             fast_used_bytes_max slow_used_bytes rss_peak_bytes rss_over_limit_bytes ops_to_90_percent seconds_to_90_percent time_series \
+             retention hotness_check promotion_by_compaction promotion_by_flush scan_accesses"
             .split_whitespace()
         {
             assert!(json.get(key).is_some(), "{key}");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
+use super::ablations::Ablations;
 use super::paper::BenchCommand;
 use super::store::OutputArgs;
 use super::values;
@@ -42,18 +43,8 @@ pub struct Bench {
     /// How the system kelvin tells hot records: ralt, lru, clock, oracle, off [default: ralt]
     #[arg(long, value_name = "NAME", help_heading = "What")]
     pub hotness: Option<String>,
-    /// Let hot records go when their table leaves the fast disk
-    #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
-    pub no_retention: bool,
-    /// Promote whatever is read from the slow disk, hot or not
-    #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
-    pub no_hotness_check: bool,
-    /// Let no compaction promote what it passes
-    #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
-    pub no_promotion_by_compaction: bool,
-    /// Empty a full promotion cache instead of writing it to the fast disk
-    #[arg(long, help_heading = "Ablations of the system kelvin (HotRAP tables 3 to 5)")]
-    pub no_promotion_by_flush: bool,
+    #[command(flatten)]
+    pub ablations: Ablations,
     /// Of a scan of 16 records at most, count so many as read, the first ones [default: 1]
     #[arg(
         long,

@@ -3,6 +3,7 @@
 //! Parsing is pure, so `--help` and completions need no store. Numbers with units are parsed in [`values`].
 //! Tests: `crates/cli/tests/help.rs` keeps every help text as a golden file.
 
+pub mod ablations;
 pub mod bench;
 pub mod data;
 pub mod inspect;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::ablations::Ablations;
 use super::trace::{MakeTrace, Trace};
 use super::values;
 
@@ -28,12 +29,15 @@ fast as it is, unless --slow-read-iops or --slow-bandwidth say otherwise.
 
 Each run begins with a fresh copy of a loaded store. Results are kept in DIR/runs; what is there
 already, made with the same settings, is not run again. DIR/report.html has tables and plots,
-DIR/report.json everything, DIR/ITEM.csv each table.
+DIR/report.json everything, DIR/ITEM.csv each table. With --only and --keep-stores the runs can be
+made one by one. In `reference`, kelvin with parts left out stands beside the whole.
 
 Examples:
   kelvin bench paper --list
   kelvin bench paper table3 table5 --out results
-  kelvin bench paper --scale 1/100 --out results --fast /nvme/b --slow /hdd/b")]
+  kelvin bench paper --scale 1/100 --out results --fast /nvme/b --slow /hdd/b
+  kelvin bench paper reference --scale 1/100 --out results --keep-stores --only ro-hotspot5
+  kelvin bench paper reference --out results --only rw-hotspot5-kelvin --no-retention")]
 pub struct Paper {
     /// Figures and tables [default: all]
     #[arg(value_name = "ITEM")]
@@ -68,4 +72,12 @@ pub struct Paper {
     /// Keep the loaded stores for the next time
     #[arg(long)]
     pub keep_stores: bool,
+    /// Make only runs with this in their name, and show what was made before of the others
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+    /// In `reference`: how kelvin tells hot records, beside its default: lru, clock, oracle, off
+    #[arg(long, value_name = "NAME")]
+    pub hotness: Option<String>,
+    #[command(flatten)]
+    pub ablations: Ablations,
 }

@@ -119,10 +119,7 @@ fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchO
         args.disks.fast_capacity.or(system.is_tiered().then_some(data_bytes / DATA_OVER_FAST));
     let mut hot_parts = HotParts::default();
     if is_meant {
-        hot_parts.retention = !args.no_retention;
-        hot_parts.hotness_check = !args.no_hotness_check;
-        hot_parts.promotion_by_compaction = !args.no_promotion_by_compaction;
-        hot_parts.promotion_by_flush = !args.no_promotion_by_flush;
+        hot_parts = args.ablations.parts();
         hot_parts.scan_accesses = args.scan_accesses;
     }
     Ok(BenchOptions {

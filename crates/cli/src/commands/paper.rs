@@ -6,7 +6,7 @@
 use std::io::{IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kelvin_workload::paper::{Item, Order, RunSpec, Watcher, run as make, tables};
+use kelvin_workload::paper::{Item, Order, RunSpec, Variant, Watcher, run as make, tables};
 use kelvin_workload::{DeviceLimits, Progress, ProgressUpdate};
 
 use crate::args::paper::Paper;
@@ -42,6 +42,11 @@ pub fn run(args: &Paper) -> Outcome {
         threads: args.threads,
         seed: args.seed,
         keep_stores: args.keep_stores,
+        only: args.only.clone(),
+        variant: Variant {
+            parts: args.ablations.parts(),
+            hotness: args.hotness.as_deref().map(str::parse).transpose()?,
+        },
     };
     let mut shown = Shown::new();
     let paper = make(&order, &mut shown)?;

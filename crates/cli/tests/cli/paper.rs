@@ -41,7 +41,7 @@ fn an_item_is_run_printed_beside_the_papers_figures_and_kept() {
 #[test]
 fn the_items_are_listed_and_need_no_directory() {
     let list = stdout(kelvin().args(["bench", "paper", "--list"]));
-    for name in ["table3", "table4", "table5", "scorers", "dynamic", "reference"] {
+    for name in ["table3", "table4", "table5", "scorers", "dynamic", "uniform", "speedup", "reference"] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
     }
 }
@@ -55,6 +55,8 @@ fn nonsense_is_refused_before_anything_is_run() {
         (&["table3", "--scale", "small"], 2, "is no scale"),
         (&["table3", "--scale", "2"], 2, "1/50000 to 1"),
         (&["table3", "--threads", "0"], 2, "nothing to run"),
+        (&["table3", "--only", "UH"], 2, "no run has 'UH' in its name"),
+        (&["table3", "--no-retention"], 2, "for the item 'reference'"),
     ] {
         let (found, told) = failure(&mut paper(&place, args));
         assert!(found == code && told.contains(word), "{args:?}: {told}");

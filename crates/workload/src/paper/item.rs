@@ -9,6 +9,8 @@ use std::str::FromStr;
 use kelvin::{HotParts, Hotness};
 use kelvin_base::{Error, Result};
 
+use super::pairs;
+use super::reference::ROWS;
 use super::scale::{KEY_SIZE, OPERATIONS, Scale, VALUE_SIZE};
 use crate::generate::keys::KeyDistribution;
 use crate::generate::stages;
@@ -16,6 +18,9 @@ use crate::options::{BenchOptions, DeviceLimits, System, Workload};
 
 /// The fast disk's part that the hot set may have in the comparison of scorers: 5.5 of 10 GB (paper §4.7).
 const SCORERS_LIMIT: f64 = 0.55;
+
+/// The keys of most runs.
+pub(super) const HOTSPOT: KeyDistribution = KeyDistribution::Hotspot { percent: 5.0 };
 
 /// A figure or table of the paper, or of the project's own reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +35,26 @@ pub enum Item {
     Scorers,
     /// §4.6, Figure 15: a hotspot that grows, moves and shrinks.
     Dynamic,
+    /// Figures 6 and 7, uniform keys: what telling hot records costs where none is hot.
+    Uniform,
+    /// Figures 6 and 7, hotspot: Kelvin between its bounds with records of 1 KiB and of 200 B.
+    Speedup,
     /// Kelvin beside its bounds and the authors' implementation.
     Reference,
 }
 
 impl Item {
     /// All of them, in the order of the report.
-    pub const ALL: [Self; 6] =
-        [Self::Table3, Self::Table4, Self::Table5, Self::Scorers, Self::Dynamic, Self::Reference];
+    pub const ALL: [Self; 8] = [
+        Self::Table3,
+        Self::Table4,
+        Self::Table5,
+        Self::Scorers,
+        Self::Dynamic,
+        Self::Uniform,
+        Self::Speedup,
+        Self::Reference,
+    ];
 
     /// The name on the command line.
     #[must_use]
@@ -48,6 +65,8 @@ impl Item {
             Self::Table5 => "table5",
             Self::Scorers => "scorers",
             Self::Dynamic => "dynamic",
+            Self::Uniform => "uniform",
+            Self::Speedup => "speedup",
             Self::Reference => "reference",
         }
     }
@@ -65,15 +84,21 @@ impl Item {
                 "exponential smoothing, CLOCK and LRU, and exact counts above them: WH hotspot-5 % (HotRAP §4.7)"
             }
             Self::Dynamic => "a hotspot that appears, grows, moves and shrinks (HotRAP §4.6, Figure 15)",
+            Self::Uniform => {
+                "what hotness costs where nothing is hot: RO and RW uniform, with and without in turn (HotRAP Figures 6 and 7)"
+            }
+            Self::Speedup => {
+                "kelvin over fat, and beside fast-only: RO and RW hotspot-5 %, 1 KiB and 200 B (HotRAP Figures 6 and 7)"
+            }
             Self::Reference => {
                 "RO, RW, WH, UH hotspot-5 %, RO Zipf, RO uniform: kelvin, fat, fast-only, and HotRAP's own code"
             }
         }
     }
 
-    /// The runs it is made of, in the order of its table.
+    /// The runs it is made of, in the order of its table; of the reference those of a `variant` too.
     #[must_use]
-    pub fn runs(self, scale: Scale) -> Vec<RunSpec> {
+    pub fn runs(self, scale: Scale, variant: &Variant) -> Vec<RunSpec> {
         let ops = scale.of(OPERATIONS);
         let rw = |parts: HotParts, name: &str| {
             let run = RunSpec::new(scale, &format!("rw-hotspot5-{name}"), System::Kelvin, Workload::Rw, ops);
@@ -119,7 +144,9 @@ impl Item {
                 let run = RunSpec::new(scale, "ro-dynamic-kelvin", System::Kelvin, Workload::Ro, ops);
                 vec![run.with(|options| options.keys = KeyDistribution::Dynamic)]
             }
-            Self::Reference => ROWS.iter().flat_map(|row| row.runs(scale)).collect(),
+            Self::Uniform => pairs::uniform_runs(scale),
+            Self::Speedup => pairs::speedup_runs(scale),
+            Self::Reference => ROWS.iter().flat_map(|row| row.runs(scale, variant)).collect(),
         }
     }
 }
@@ -148,140 +175,33 @@ fn part(bytes: u64, of: f64) -> u64 {
     part
 }
 
-/// A row of the reference table: the authors' own implementation, at 1/100, on two cores, over a disk throttled by the kernel to
-/// 1000 reads a second and about 100 MB/s, with 4 threads, blocks of 16 KiB and 1.3 MiB of block cache.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ReferenceRow {
-    /// What it is called.
-    pub name: &'static str,
-    workload: Workload,
-    keys: KeyDistribution,
-    /// Operations at 1/100.
-    ops: f64,
-    /// Operations a second, whole run.
-    pub ops_per_s: f64,
-    /// Operations a second, final tenth.
-    pub ops_per_s_last10: f64,
-    /// Hit rate of the fast disk, final tenth, per cent.
-    pub hit_percent_last10: f64,
-    /// Processor time an operation, final tenth, microseconds.
-    pub cpu_us_last10: f64,
-    /// Bytes that compactions wrote, GB.
-    pub compaction_written_gb: f64,
-    /// Operations and seconds to 90 % of the final throughput.
-    pub reached: Option<(f64, f64)>,
-    /// RocksDB with everything on the fast disk: operations a second, final tenth.
-    pub all_fast_ops_per_s: Option<f64>,
+/// Kelvin with parts left out, or with another tracker, beside the whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Variant {
+    /// What it does about hot records.
+    pub parts: HotParts,
+    /// How it tells them; `None` for its default.
+    pub hotness: Option<Hotness>,
 }
 
-const HOTSPOT: KeyDistribution = KeyDistribution::Hotspot { percent: 5.0 };
-
-/// The reference table, in its order.
-pub const ROWS: [ReferenceRow; 6] = [
-    ReferenceRow {
-        name: "RO hotspot-5 %",
-        workload: Workload::Ro,
-        keys: HOTSPOT,
-        ops: 1e6,
-        ops_per_s: 3900.0,
-        ops_per_s_last10: 17_600.0,
-        hit_percent_last10: 95.2,
-        cpu_us_last10: 29.0,
-        compaction_written_gb: 1.20,
-        reached: Some((915e3, 251.0)),
-        all_fast_ops_per_s: Some(19_600.0),
-    },
-    ReferenceRow {
-        name: "RW hotspot-5 %",
-        workload: Workload::Rw,
-        keys: HOTSPOT,
-        ops: 1.2e6,
-        ops_per_s: 4300.0,
-        ops_per_s_last10: 17_500.0,
-        hit_percent_last10: 94.7,
-        cpu_us_last10: 51.0,
-        compaction_written_gb: 6.04,
-        reached: Some((994e3, 267.0)),
-        all_fast_ops_per_s: Some(19_500.0),
-    },
-    ReferenceRow {
-        name: "WH hotspot-5 %",
-        workload: Workload::Wh,
-        keys: HOTSPOT,
-        ops: 1.2e6,
-        ops_per_s: 4600.0,
-        ops_per_s_last10: 15_100.0,
-        hit_percent_last10: 92.5,
-        cpu_us_last10: 62.0,
-        compaction_written_gb: 10.60,
-        reached: Some((1e6, 249.0)),
-        all_fast_ops_per_s: Some(16_500.0),
-    },
-    ReferenceRow {
-        name: "UH hotspot-5 %",
-        workload: Workload::Uh,
-        keys: HOTSPOT,
-        ops: 1e6,
-        ops_per_s: 10_900.0,
-        ops_per_s_last10: 21_000.0,
-        hit_percent_last10: 95.2,
-        cpu_us_last10: 41.0,
-        compaction_written_gb: 5.06,
-        reached: Some((411e3, 70.0)),
-        all_fast_ops_per_s: Some(23_200.0),
-    },
-    ReferenceRow {
-        name: "RO Zipf 0.99",
-        workload: Workload::Ro,
-        keys: KeyDistribution::Zipf { exponent: 0.99 },
-        ops: 0.6e6,
-        ops_per_s: 2700.0,
-        ops_per_s_last10: 3060.0,
-        hit_percent_last10: 69.0,
-        cpu_us_last10: 39.0,
-        compaction_written_gb: 0.17,
-        reached: Some((285e3, 117.0)),
-        all_fast_ops_per_s: Some(28_400.0),
-    },
-    ReferenceRow {
-        name: "RO uniform",
-        workload: Workload::Ro,
-        keys: KeyDistribution::Uniform,
-        ops: 0.18e6,
-        ops_per_s: 1080.0,
-        ops_per_s_last10: 1030.0,
-        hit_percent_last10: 8.2,
-        cpu_us_last10: 40.0,
-        compaction_written_gb: 0.01,
-        reached: None,
-        all_fast_ops_per_s: None,
-    },
-];
-
-impl ReferenceRow {
-    /// The systems of a row, in the order of the table.
-    pub const SYSTEMS: [System; 3] = [System::Kelvin, System::Fat, System::FastOnly];
-
-    /// The name of a system's run of this row.
+impl Variant {
+    /// What names the variant; `None` if it is none.
     #[must_use]
-    pub fn run_name(&self, system: System) -> String {
-        let keys = match self.keys {
-            KeyDistribution::Hotspot { .. } => "hotspot5",
-            KeyDistribution::Zipf { .. } => "zipf",
-            _ => "uniform",
-        };
-        format!("reference-{}-{keys}-{system}", self.workload.name().to_lowercase())
+    pub fn suffix(&self) -> Option<String> {
+        let left_out = [
+            (!self.parts.retention, "no-retention"),
+            (!self.parts.hotness_check, "no-hotness-check"),
+            (!self.parts.promotion_by_compaction, "no-promotion-by-compaction"),
+            (!self.parts.promotion_by_flush, "no-promotion-by-flush"),
+        ];
+        let mut parts: Vec<&str> =
+            left_out.iter().filter(|(is_out, _)| *is_out).map(|(_, name)| *name).collect();
+        parts.extend(self.hotness.map(Hotness::name));
+        (!parts.is_empty()).then(|| parts.join("-"))
     }
 
-    fn runs(&self, scale: Scale) -> Vec<RunSpec> {
-        let run = |system: System| {
-            // What `fat` does, it does from the first second: a fifth shows it, and spares minutes at the slow disk's pace.
-            let is_steady = system == System::Fat && self.keys != KeyDistribution::Uniform;
-            let ops = scale.of(self.ops * 100.0) / if is_steady { 5 } else { 1 };
-            let run = RunSpec::new(scale, &self.run_name(system), system, self.workload, ops.max(1));
-            run.with(|options| options.keys = self.keys)
-        };
-        Self::SYSTEMS.map(run).into()
+    pub(super) fn apply(&self, options: &mut BenchOptions) {
+        (options.hot_parts, options.hotness) = (self.parts, self.hotness);
     }
 }
 
@@ -295,7 +215,7 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
-    fn new(scale: Scale, name: &str, system: System, workload: Workload, ops: u64) -> Self {
+    pub(super) fn new(scale: Scale, name: &str, system: System, workload: Workload, ops: u64) -> Self {
         let options = BenchOptions {
             workload,
             keys: HOTSPOT,
@@ -313,7 +233,7 @@ impl RunSpec {
         Self { name: name.to_string(), options }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut BenchOptions)) -> Self {
+    pub(super) fn with(mut self, change: impl FnOnce(&mut BenchOptions)) -> Self {
         change(&mut self.options);
         self
     }
@@ -331,7 +251,7 @@ impl RunSpec {
         let mix = options.workload.mix();
         let ops = options.run_ops() as f64;
         let reads = ops * f64::from(mix.read + mix.scan + mix.modify) / 100.0;
-        let kept = options.fast_capacity.unwrap_or(u64::MAX) / (KEY_SIZE + VALUE_SIZE) as u64;
+        let kept = options.fast_capacity.unwrap_or(u64::MAX) / (options.key_size + options.value_size) as u64;
         let best = crate::best::best_possible_hit_rate(options.keys, options.records, kept);
         // Without a tracker what is fast is fast by chance; with one the hot records are read from the slow disk once.
         let hits = match options.hotness() {
@@ -347,9 +267,9 @@ impl RunSpec {
 
 /// The runs that `items` are made of: each once, in their order.
 #[must_use]
-pub fn plan(items: &[Item], scale: Scale) -> Vec<RunSpec> {
+pub fn plan(items: &[Item], scale: Scale, variant: &Variant) -> Vec<RunSpec> {
     let mut plan: Vec<RunSpec> = Vec::new();
-    for run in items.iter().flat_map(|item| item.runs(scale)) {
+    for run in items.iter().flat_map(|item| item.runs(scale, variant)) {
         if plan.iter().all(|known| known.name != run.name) {
             plan.push(run);
         }
@@ -377,7 +297,7 @@ mod tests {
     fn every_run_can_be_run_and_a_name_means_one_run() {
         let mut named = std::collections::BTreeMap::new();
         for item in Item::ALL {
-            for run in item.runs(scale()) {
+            for run in item.runs(scale(), &Variant::default()) {
                 let mut options = run.options.clone();
                 (options.fast, options.slow) = ("f".into(), options.system.is_tiered().then(|| "s".into()));
                 assert!(options.check().is_ok(), "{}", run.name);
@@ -390,15 +310,32 @@ mod tests {
                 );
             }
         }
-        assert_eq!(plan(&Item::ALL, scale()).len(), named.len());
-        assert_eq!(plan(&[Item::Table3, Item::Table5], scale()).len(), 3, "the whole system runs once");
+        let plan_of = |items: &[Item]| plan(items, scale(), &Variant::default());
+        assert_eq!(plan_of(&Item::ALL).len(), named.len());
+        assert_eq!(plan_of(&[Item::Table3, Item::Table5]).len(), 3, "the whole system runs once");
     }
 
     #[test]
     fn each_table_at_a_thousandth_is_a_matter_of_minutes() {
-        for item in [Item::Table3, Item::Table4, Item::Table5, Item::Scorers, Item::Dynamic] {
-            let seconds: f64 = item.runs(scale()).iter().map(RunSpec::expected_seconds).sum();
-            assert!((10.0..240.0).contains(&seconds), "{item}: {seconds:.0} s");
+        for item in Item::ALL.into_iter().filter(|item| *item != Item::Reference) {
+            let runs = item.runs(scale(), &Variant::default());
+            let seconds: f64 = runs.iter().map(RunSpec::expected_seconds).sum();
+            assert!((10.0..480.0).contains(&seconds), "{item}: {seconds:.0} s");
         }
+    }
+
+    #[test]
+    fn a_variant_stands_beside_the_whole_under_a_name_of_its_own() {
+        let parts = HotParts { retention: false, promotion_by_flush: false, ..HotParts::default() };
+        let variant = Variant { parts, hotness: Some(Hotness::Lru) };
+        assert_eq!(variant.suffix().unwrap(), "no-retention-no-promotion-by-flush-lru");
+        let runs = Item::Reference.runs(scale(), &variant);
+        assert_eq!(runs.len(), 4 * ROWS.len());
+        assert_eq!(runs[1].name, "reference-ro-hotspot5-kelvin-no-retention-no-promotion-by-flush-lru");
+        let (whole, less) = (&runs[0].options, &runs[1].options);
+        assert!(whole.hot_parts == HotParts::default() && less.hot_parts == parts);
+        assert_eq!((less.hotness, less.ops), (Some(Hotness::Lru), whole.ops));
+        assert_eq!(Variant::default().suffix(), None);
+        assert_eq!(Item::Table3.runs(scale(), &variant).len(), 2, "tables have their own");
     }
 }

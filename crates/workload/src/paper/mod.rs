@@ -2,11 +2,14 @@
 //!
 //! [`item`] says what each figure or table runs, [`scale`] how large, [`store`] loads and copies the stores, [`run`] makes
 //! the runs that are not there yet, [`tables`] and [`page`] show them beside the paper's own figures.
+//! [`reference`] and [`pairs`] are the items that compare systems.
 //! Invariant: a result is written whole or not at all, and used again only if it was made with the same settings.
 //! Tests: beside each part, and `tests.rs` runs it all very small.
 
 pub mod item;
 pub mod page;
+pub mod pairs;
+pub mod reference;
 pub mod scale;
 pub mod store;
 pub mod table;
@@ -19,7 +22,7 @@ use std::path::PathBuf;
 use kelvin_base::{Clock, Error, Result, SystemClock};
 use serde_json::{Value, json};
 
-pub use item::{Item, RunSpec};
+pub use item::{Item, RunSpec, Variant};
 pub use scale::Scale;
 pub use table::Table;
 
@@ -49,6 +52,10 @@ pub struct Order {
     pub seed: u64,
     /// Leave the loaded stores for the next time.
     pub keep_stores: bool,
+    /// Make only runs whose names hold one of these; of the others show what was made before. Empty for all.
+    pub only: Vec<String>,
+    /// In the item `reference` Kelvin stands like this too.
+    pub variant: Variant,
 }
 
 /// Told what happens.
@@ -88,7 +95,34 @@ impl Order {
                 (true, None) => run,
             }
         };
-        item::plan(&self.items, self.scale).into_iter().map(change).collect()
+        item::plan(&self.items, self.scale, &self.variant).into_iter().map(change).collect()
+    }
+
+    /// True if the run is to be made where it is missing.
+    fn wants(&self, run: &RunSpec) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| run.name.contains(part.as_str()))
+    }
+
+    /// Refuses what cannot be run, or would do nothing.
+    fn check(&self) -> Result<()> {
+        if self.items.is_empty() || self.threads == 0 {
+            return Err(
+                Error::invalid("there is nothing to run").advice("name figures or tables, and threads")
+            );
+        }
+        if self.variant.suffix().is_some() && !self.items.contains(&Item::Reference) {
+            return Err(Error::invalid(
+                "--hotness, --no-retention and their kind are for the item 'reference'",
+            )
+            .advice("name it; table3, table4, table5 and scorers leave parts out by themselves"));
+        }
+        let plan = self.plan();
+        if !plan.iter().any(|run| self.wants(run)) {
+            let names: Vec<&str> = plan.iter().map(|run| run.name.as_str()).collect();
+            return Err(Error::invalid(format!("no run has '{}' in its name", self.only.join("' or '")))
+                .advice(format!("the runs are {}", names.join(", "))));
+        }
+        Ok(())
     }
 
     fn places(&self) -> Places {
@@ -124,14 +158,14 @@ impl Order {
 /// # Errors
 /// `InvalidArgument` for an order that cannot be run; `NoSpace` before anything is begun; what a run reports.
 pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
-    if order.items.is_empty() || order.threads == 0 {
-        return Err(Error::invalid("there is nothing to run").advice("name figures or tables, and threads"));
-    }
-    let (runs, places) = (order.plan(), order.places());
+    order.check()?;
+    let places = order.places();
     for dir in [&order.out.join("runs"), &places.fast, &places.slow] {
         dirs::make_all(dir)?;
     }
-    let mut kept: Vec<Option<Value>> = runs.iter().map(|run| order.kept(run, watcher)).collect();
+    let kept = order.plan().into_iter().map(|run| (order.kept(&run, watcher), run));
+    let (mut kept, runs): (Vec<Option<Value>>, Vec<RunSpec>) =
+        kept.filter(|(kept, run)| kept.is_some() || order.wants(run)).unzip();
     let is_done: Vec<bool> = kept.iter().map(Option::is_some).collect();
     let missing: Vec<RunSpec> =
         runs.iter().zip(&is_done).filter(|(_, done)| !**done).map(|(run, _)| run.clone()).collect();

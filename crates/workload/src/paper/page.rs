@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use kelvin_base::Result;
 use serde_json::Value;
 
-use super::item::{Item, ROWS, ReferenceRow};
+use super::item::Item;
+use super::pairs;
+use super::reference::{ROWS, ReferenceRow};
 use super::tables::{SCORERS, figure, table};
 use super::{Paper, Table};
 use crate::generate::stages::STAGES;
@@ -86,6 +88,16 @@ fn plots(paper: &Paper, item: Item) -> Result<Plots> {
             Ok(vec![(caption.into(), hits(paper, &runs)?)])
         }
         Item::Dynamic => dynamic(paper),
+        Item::Uniform => bars(
+            "Throughput with hotness and without: nothing is hot, so nothing should differ.",
+            "operations a second, whole run",
+            pairs::uniform_bars(paper),
+        ),
+        Item::Speedup => bars(
+            "Throughput at the end of each run: kelvin is to stand near fast-only, as far as the slow disk allows.",
+            "operations a second, final tenth",
+            pairs::speedup_bars(paper),
+        ),
         Item::Reference => reference(paper),
     }
 }
@@ -128,6 +140,11 @@ fn moved(paper: &Paper, runs: &[(&str, &str)]) -> Result<(String, String)> {
         series: series.collect(),
     };
     Ok(("What was moved: less is better, of as many operations.".into(), plot.draw()?))
+}
+
+/// One plot of bars: groups, and the heights of each system.
+fn bars(caption: &str, y: &str, (groups, series): pairs::Bars) -> Result<Plots> {
+    Ok(vec![(caption.into(), BarPlot { y: y.into(), groups, series }.draw()?)])
 }
 
 fn dynamic(paper: &Paper) -> Result<Plots> {

@@ -1,9 +1,11 @@
 //! The stores of the runs: each loaded once, copied for every run that begins with it, so that each begins cold and alike.
 //!
-//! In:  `fast/loaded/bench-SYSTEM` and `slow/loaded/bench-SYSTEM-slow`, and beside them `SYSTEM.json` once the load is whole.
+//! In:  `fast/loaded-BYTES/bench-SYSTEM` and `slow/loaded-BYTES/bench-SYSTEM-slow`, BYTES those of a record, and beside them
+//!      `SYSTEM.json` once the load is whole.
 //! Out: `fast/run/...` and `slow/run/...`, removed when the run is over.
 //! Space is counted before anything is written. Tests stand below, and in `tests.rs`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use kelvin_base::{Error, ErrorKind, Result};
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 use super::Watcher;
 use super::item::RunSpec;
 use crate::dirs;
-use crate::options::{BenchOptions, DeviceLimits, System, Workload};
+use crate::options::{BenchOptions, DeviceLimits, Workload};
 
 /// Bytes on disk for each byte of records in a store at rest, with what a load leaves behind.
 const AT_REST: f64 = 1.4;
@@ -50,17 +52,17 @@ impl Places {
             limits: DeviceLimits::default(),
             ..BenchOptions::new(options.system, "")
         };
-        self.within("loaded", &loaded)
+        self.within(&loaded_name(options), &loaded)
     }
 
-    fn loaded_mark(&self, system: System) -> PathBuf {
-        self.fast.join("loaded").join(format!("{system}.json"))
+    fn loaded_mark(&self, options: &BenchOptions) -> PathBuf {
+        self.fast.join(loaded_name(options)).join(format!("{}.json", options.system))
     }
 
     /// Loads the store that `options` begin with, unless it is there.
     fn ensure_loaded(&self, options: &BenchOptions, watcher: &mut dyn Watcher) -> Result<BenchOptions> {
         let load = self.load_of(options);
-        let (mark, asked) = (self.loaded_mark(load.system), asked(&load));
+        let (mark, asked) = (self.loaded_mark(&load), asked(&load));
         let is_there =
             [Some(load.fast_dir()), load.slow_dir()].iter().flatten().all(|dir| dirs::is_marked(dir));
         if is_there && dirs::read_json(&mark).as_ref() == Some(&asked) {
@@ -105,10 +107,10 @@ impl Places {
             let load = self.load_of(&run.options);
             let dirs = [Some(load.fast_dir()), load.slow_dir()];
             dirs.iter().flatten().try_for_each(|dir| dirs::remove_marked(dir))?;
-            dirs::remove_file(&self.loaded_mark(run.options.system))?;
+            dirs::remove_file(&self.loaded_mark(&run.options))?;
         }
         for place in [&self.fast, &self.slow] {
-            ["loaded", "run"].iter().for_each(|name| dirs::remove_if_empty(&place.join(name)));
+            names(runs).iter().for_each(|name| dirs::remove_if_empty(&place.join(name)));
         }
         Ok(())
     }
@@ -127,7 +129,7 @@ impl Places {
         };
         for (place, needed) in wanted {
             // Stores of an earlier time are there already, and are used or replaced.
-            let own = ["loaded", "run"].iter().map(|name| dirs::used_bytes(&place.join(name))).sum::<u64>();
+            let own = names(runs).iter().map(|name| dirs::used_bytes(&place.join(name))).sum::<u64>();
             let free = dirs::free_bytes(place)? + own;
             if free < needed {
                 let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
@@ -144,6 +146,16 @@ impl Places {
     }
 }
 
+/// The directory, in both places, of the loaded stores that hold records as large as those of `options`.
+fn loaded_name(options: &BenchOptions) -> String {
+    format!("loaded-{}", options.key_size + options.value_size)
+}
+
+/// All directories of `runs` in a place.
+fn names(runs: &[RunSpec]) -> BTreeSet<String> {
+    runs.iter().map(|run| loaded_name(&run.options)).chain(["run".to_string()]).collect()
+}
+
 /// What `runs` need at most on each disk, fast and slow: every loaded store, and the largest copy.
 fn needed_bytes(runs: &[RunSpec]) -> [u64; 2] {
     let bytes = |records: u64, options: &BenchOptions, factor: f64| {
@@ -156,13 +168,14 @@ fn needed_bytes(runs: &[RunSpec]) -> [u64; 2] {
         let all = bytes(records, options, factor);
         if options.system.is_tiered() { [options.fast_capacity.unwrap_or(0), all] } else { [all, 0] }
     };
-    let (mut systems, mut loaded, mut largest) = (Vec::new(), [0; 2], [0; 2]);
+    let (mut stores, mut loaded, mut largest) = (Vec::new(), [0; 2], [0; 2]);
     for RunSpec { options, .. } in runs {
         let inserted = options.run_ops() / 100 * u64::from(options.workload.mix().insert);
         let copy = on_disks(options, options.records + inserted, AT_WORK);
         largest = [largest[0].max(copy[0]), largest[1].max(copy[1])];
-        if !systems.contains(&options.system) {
-            systems.push(options.system);
+        let of = (options.system, loaded_name(options));
+        if !stores.contains(&of) {
+            stores.push(of);
             let store = on_disks(options, options.records, AT_REST);
             loaded = [loaded[0] + store[0], loaded[1] + store[1]];
         }
@@ -182,6 +195,7 @@ pub fn asked(options: &BenchOptions) -> Value {
         "hotness_check": options.hot_parts.hotness_check,
         "promotion_by_compaction": options.hot_parts.promotion_by_compaction,
         "promotion_by_flush": options.hot_parts.promotion_by_flush,
+        "scan_accesses": options.hot_parts.scan_accesses,
         "workload": options.workload.name(),
         "keys": options.keys.to_string(),
         "records": options.records,
@@ -217,7 +231,11 @@ pub fn result_path(out: &Path, name: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::item::{Item, plan};
+    use crate::paper::item::{Item, Variant};
+
+    fn plan(items: &[Item], scale: crate::paper::Scale) -> Vec<RunSpec> {
+        crate::paper::item::plan(items, scale, &Variant::default())
+    }
 
     #[test]
     fn space_is_counted_for_every_loaded_store_and_the_largest_copy() {

@@ -5,13 +5,15 @@
 
 use serde_json::Value;
 
-use super::item::{Item, ROWS, ReferenceRow};
+use super::item::Item;
+use super::reference::{ROWS, ReferenceRow};
 use super::scale::OPERATIONS;
-use super::{Paper, Table};
+use super::{Paper, Table, pairs};
 use crate::generate::stages::STAGES;
 use crate::options::System;
 
-const NONE: &str = "-";
+/// A cell of which nothing is known.
+pub(super) const NONE: &str = "-";
 
 /// A figure of a report, by its JSON pointer.
 #[must_use]
@@ -24,7 +26,7 @@ fn sum(report: &Value, pointers: &[&str]) -> Option<f64> {
     pointers.iter().map(|pointer| figure(report, pointer)).sum()
 }
 
-fn bytes(number: Option<f64>) -> String {
+pub(super) fn bytes(number: Option<f64>) -> String {
     let Some(number) = number else { return NONE.into() };
     match number.abs() {
         large if large >= 1e11 => format!("{:.0} GB", number / 1e9),
@@ -35,16 +37,16 @@ fn bytes(number: Option<f64>) -> String {
     }
 }
 
-fn percent(part: Option<f64>) -> String {
+pub(super) fn percent(part: Option<f64>) -> String {
     part.map_or_else(|| NONE.into(), |part| format!("{:.1} %", part * 100.0))
 }
 
-fn ratio(above: Option<f64>, below: Option<f64>) -> String {
+pub(super) fn ratio(above: Option<f64>, below: Option<f64>) -> String {
     let ratio = above.zip(below).filter(|(_, below)| *below > 0.0).map(|(above, below)| above / below);
     ratio.map_or_else(|| NONE.into(), |ratio| format!("{ratio:.2}x"))
 }
 
-fn rate(number: Option<f64>) -> String {
+pub(super) fn rate(number: Option<f64>) -> String {
     number.map_or_else(
         || NONE.into(),
         |number| if number >= 1e4 { format!("{:.1} k", number / 1e3) } else { format!("{number:.0}") },
@@ -60,6 +62,8 @@ pub fn table(paper: &Paper, item: Item) -> Table {
         Item::Table5 => costs(paper, &TABLE_5),
         Item::Scorers => scorers(paper),
         Item::Dynamic => dynamic(paper),
+        Item::Uniform => pairs::uniform(paper),
+        Item::Speedup => pairs::speedup(paper),
         Item::Reference => reference(paper),
     }
 }
@@ -231,6 +235,19 @@ fn reached(ops: Option<f64>, seconds: Option<f64>) -> String {
         .map_or_else(|| NONE.into(), |(ops, seconds)| format!("{} ({seconds:.1} s)", rate(Some(ops))))
 }
 
+/// Who stands in the rows of `row`, and the names of the runs: the systems, and Kelvin with parts left out where that was run.
+fn reference_runs(paper: &Paper, row: &ReferenceRow) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> =
+        ReferenceRow::SYSTEMS.map(|system| (system.to_string(), row.run_name(system))).into();
+    let variant = format!("{}-", row.run_name(System::Kelvin));
+    let of_kelvin = |(run, _): &(super::RunSpec, Value)| {
+        let suffix = run.name.strip_prefix(&variant)?;
+        Some((format!("{} {suffix}", System::Kelvin), run.name.clone()))
+    };
+    drop(all.splice(1..1, paper.runs.iter().filter_map(of_kelvin)));
+    all
+}
+
 fn reference(paper: &Paper) -> Table {
     let mut table = Table::new(
         "Reference: Kelvin between its bounds, and beside HotRAP's own code (1 KiB)",
@@ -249,16 +266,18 @@ fn reference(paper: &Paper) -> Table {
         ],
     );
     for row in &ROWS {
-        for system in ReferenceRow::SYSTEMS {
-            let report = paper.report(&row.run_name(system));
+        for (name, run) in reference_runs(paper, row) {
+            let report = paper.report(&run);
             let of = |pointer: &str| figure(report?, pointer);
+            let (is_kelvin, is_fast) =
+                (name.starts_with(System::Kelvin.name()), name == System::FastOnly.name());
             let cpu = of("/cpu_us_per_op_last10");
             table.row([
-                format!("{}, {system}", row.name),
+                format!("{}, {name}", row.name),
                 rate(of("/ops_per_s")),
                 rate(of("/ops_per_s_last10")),
-                percent(of("/fast_hit_rate_last10").filter(|_| system != System::FastOnly)),
-                percent(of("/best_possible_hit_rate").filter(|_| system == System::Kelvin)),
+                percent(of("/fast_hit_rate_last10").filter(|_| !is_fast)),
+                percent(of("/best_possible_hit_rate").filter(|_| is_kelvin)),
                 cpu.map_or_else(|| NONE.into(), |us| format!("{us:.0}")),
                 bytes(of("/bytes/compaction_written")),
                 reached(of("/ops_to_90_percent"), of("/seconds_to_90_percent")),

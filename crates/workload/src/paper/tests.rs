@@ -51,6 +51,8 @@ fn order(out: &Path, items: &[Item]) -> Order {
         threads: 2,
         seed: 1,
         keep_stores: false,
+        only: Vec::new(),
+        variant: Variant::default(),
     }
 }
 
@@ -74,8 +76,8 @@ fn everything_runs_is_reported_and_is_not_run_again() {
     assert_eq!((watcher.begun.len(), watcher.ended, watcher.done_before), (plan.len(), plan.len(), 0));
     assert_eq!(
         watcher.phases.iter().filter(|phase| **phase == "load").count(),
-        3,
-        "three systems: three loads"
+        6,
+        "three systems, two sizes of records: six loads"
     );
     for (run, report) in &paper.runs {
         assert_eq!(report["ops"], run.options.run_ops(), "{}", run.name);
@@ -130,6 +132,41 @@ fn what_was_asked_otherwise_or_is_damaged_is_run_again_and_the_rest_is_kept() {
 }
 
 #[test]
+fn one_row_is_run_alone_on_the_store_that_is_kept_and_a_variant_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut order = order(dir.path(), &[Item::Reference]);
+    (order.keep_stores, order.only) = (true, vec!["rw-hotspot5-kelvin".into()]);
+    let mut watcher = Notes::default();
+    let paper = run(&order, &mut watcher).unwrap();
+    assert_eq!((paper.runs.len(), watcher.begun.len()), (1, 1));
+    assert!(watcher.phases.contains(&"load"));
+
+    order.variant.parts.retention = false;
+    order.only.push("reference-ro-zipf-fat".into());
+    let mut watcher = Notes::default();
+    let paper = run(&order, &mut watcher).unwrap();
+    let made: Vec<&str> = watcher.begun.iter().map(|index| paper.runs[*index].0.name.as_str()).collect();
+    assert_eq!(made, ["reference-rw-hotspot5-kelvin-no-retention", "reference-ro-zipf-fat"]);
+    assert_eq!(watcher.done_before, 1, "the row of before is shown and not run again");
+    assert_eq!(watcher.phases.iter().filter(|phase| **phase == "load").count(), 1, "of fat alone");
+    let report = paper.report("reference-rw-hotspot5-kelvin-no-retention").unwrap();
+    assert_eq!(report["retention"], false);
+    let table = tables::table(&paper, Item::Reference);
+    let row = table.rows.iter().find(|row| row[0] == "RW hotspot-5 %, kelvin no-retention").unwrap();
+    assert_ne!(row[1], "-");
+
+    order.only = vec!["nonsense".into()];
+    let error = run(&order, &mut Notes::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("no run has 'nonsense'") && error.contains("reference-uh-hotspot5-fat"),
+        "{error}"
+    );
+    (order.items, order.only) = (vec![Item::Table3], Vec::new());
+    let error = run(&order, &mut Notes::default()).unwrap_err().to_string();
+    assert!(error.contains("for the item 'reference'"), "{error}");
+}
+
+#[test]
 fn a_place_that_cannot_be_written_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
@@ -142,7 +179,7 @@ fn a_place_that_cannot_be_written_is_refused() {
 
 #[test]
 fn tables_stand_in_the_papers_order_with_its_figures_scaled_to_the_operations() {
-    let runs = item::plan(&[Item::Table3], "1/1000".parse().unwrap());
+    let runs = item::plan(&[Item::Table3], "1/1000".parse().unwrap(), &Variant::default());
     let report = |retained: u64, hits: f64| {
         json!({"ops": 220_000, "fast_hit_rate_last10": hits, "bytes": {"promoted_flush": 4_000_000,
             "promoted_compaction": 2_000_000, "retained": retained, "compaction_read": 1_000_000_000,
