@@ -105,7 +105,9 @@ impl Engine {
         if let Some(error) = self.health.background_error_of(waits_for) {
             return Some(error);
         }
-        if !self.is_idle() || !self.files.is_quiet() {
+        // Nothing is given up for want of room while files are on their way out. So they must be gone before it is asked what is due:
+        // if the last one went after that, what is due now has not been asked.
+        if !self.files.is_quiet() || !self.is_idle() || !self.files.is_quiet() {
             return None;
         }
         if let Some(error) = self.health.background_error() {
