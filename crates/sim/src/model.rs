@@ -118,7 +118,7 @@ pub struct Run<'a> {
     moved: Moved,
 }
 
-/// Bytes that a run promoted by flush, promoted by compaction, and retained, and tables of copies that it gave up.
+/// Bytes that a run promoted by flush, promoted by compaction, retained and handed up, and tables of copies that it gave up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes written as runs of the hot level.
@@ -127,6 +127,8 @@ pub struct Moved {
     pub promoted_bytes: u64,
     /// Bytes that boundary compactions retained.
     pub retained_bytes: u64,
+    /// Bytes of hot records that went on and left a copy to the promotion cache.
+    pub lifted_bytes: u64,
     /// Tables of copies that were found missing or damaged.
     pub damaged_tables: u64,
 }
@@ -137,6 +139,7 @@ impl Moved {
         self.flushed_bytes += other.flushed_bytes;
         self.promoted_bytes += other.promoted_bytes;
         self.retained_bytes += other.retained_bytes;
+        self.lifted_bytes += other.lifted_bytes;
         self.damaged_tables += other.damaged_tables;
     }
 }
@@ -202,6 +205,7 @@ impl<'a> Run<'a> {
             flushed_bytes: boundary.flushed_bytes,
             promoted_bytes: boundary.promoted_bytes,
             retained_bytes: boundary.retained_bytes,
+            lifted_bytes: boundary.lifted_bytes,
             damaged_tables: boundary.damaged_tables,
         });
     }
