@@ -92,6 +92,7 @@ impl PeerSubject {
             },
             more: wal.into_iter().chain(tables).collect(),
             sizes: Vec::new(),
+            hot_set: None,
         }
     }
 }
@@ -158,7 +159,7 @@ mod tests {
     fn memory_is_shared_out_and_not_exceeded() {
         let mut options = BenchOptions::new(System::RocksdbFast, "x");
         options.records = 1_100_000;
-        let settings = settings(&options);
+        let settings = settings(&options).unwrap();
         let buffers = settings.write_buffer_bytes * 4;
         assert!(buffers + settings.cache_bytes < 64 << 20 && settings.cache_bytes > 40 << 20, "{settings:?}");
     }

@@ -1,6 +1,6 @@
 //! What a boundary compaction hands up: hot records that nobody has written anew for long leave the last fast level, where each table
 //! that comes down would be merged with them, and go on as copies, in the promotion cache first and then in the hot level. Tests:
-//! `hazards_tests.rs`, `compaction/job/boundary_tests.rs`.
+//! `compaction_tests.rs`, `compaction/job/boundary_tests.rs`.
 //!
 //! Invariants
 //! - L1 A copy is put into the cache only once the compaction is installed, and while its claim is in force: its original is then what the slow
