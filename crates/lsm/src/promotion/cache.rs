@@ -179,9 +179,11 @@ impl PromotionCache {
         cache.put(taken.into_iter().filter(fits))
     }
 
-    /// Puts in what a compaction that is installed handed up, as [`Self::put_back`] does; its room was taken before. How many came in.
-    pub fn put_lifted(&self, lifted: &Lifted) -> usize {
-        self.0.as_ref().map_or(0, |cache| cache.put(lifted.take_out().into_iter()))
+    /// Puts in what a compaction that is installed handed up, as [`Self::put_back`] does; its room was taken before.
+    pub fn put_lifted(&self, lifted: &Lifted) {
+        if let Some(cache) = &self.0 {
+            cache.put(lifted.take_out().into_iter());
+        }
     }
 
     /// True if a claim would have to wait.

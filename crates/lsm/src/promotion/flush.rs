@@ -44,6 +44,25 @@ const PIPELINE: u64 = 6;
 /// After a flush that could not be done, the next one waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// The tables of the fast tier, bytes.
+struct FastLevels {
+    /// What they may fill.
+    usable: u64,
+    /// What they do.
+    used: u64,
+    /// Of that, the hot level.
+    hot: u64,
+    /// What level 0 will grow by before it is merged down.
+    level_zero_growth: u64,
+}
+
+impl FastLevels {
+    /// True if the hot level, with `run_bytes` more, leaves the levels above it their part.
+    const fn hot_level_may_grow(&self, run_bytes: u64) -> bool {
+        self.hot.saturating_add(run_bytes) <= self.usable - self.usable / PIPELINE
+    }
+}
+
 impl Engine {
     /// Starts a promotion by flush unless one runs, or the last one failed a moment ago. Waits for nobody: a reader calls it.
     pub(crate) fn request_promotion(&self) {
@@ -130,18 +149,12 @@ impl Engine {
     /// need is not for copies. If it does not, records stay where they are, nothing more is promoted meanwhile, and compactions make the
     /// room, if what they move is colder.
     fn has_room_for_promotion(&self) -> bool {
-        let (usable, used) = self.fast_levels_now();
-        let used = used.saturating_add(self.level_zero_growth_bytes());
-        let fits = used.saturating_add(self.config.promotion_bytes_max) <= usable;
-        let has_room = fits && self.hot_level_may_grow(usable) || goes_without_room();
+        let fast = self.fast_levels_now();
+        let run_bytes = self.config.promotion_bytes_max;
+        let fits = fast.used.saturating_add(fast.level_zero_growth).saturating_add(run_bytes) <= fast.usable;
+        let has_room = fits && fast.hot_level_may_grow(run_bytes) || goes_without_room();
         self.promotion_waits.store(!has_room, Ordering::Relaxed);
         has_room
-    }
-
-    /// True if the hot level leaves the levels above it their part of `usable` bytes.
-    fn hot_level_may_grow(&self, usable: u64) -> bool {
-        let hot_bytes: u64 = self.versions_now().iter().map(|version| version.hot_level_bytes()).sum();
-        hot_bytes.saturating_add(self.config.promotion_bytes_max) <= usable - usable / PIPELINE
     }
 
     /// True if what compactions hand up will go on to the hot level.
@@ -149,34 +162,36 @@ impl Engine {
         self.config.hot_parts.promotion_by_flush && !self.promotion_waits.load(Ordering::Relaxed)
     }
 
-    /// What tables may fill of the fast tier, and what they do, bytes.
-    fn fast_levels_now(&self) -> (u64, u64) {
-        let used = self.versions_now().iter().map(|version| version.tier_bytes(Tier::Fast)).sum();
-        (self.pick_config.fast_usable_bytes.saturating_sub(self.hotness_bytes()), used)
-    }
-
-    /// What level 0 will grow by before it is merged down, bytes.
-    fn level_zero_growth_bytes(&self) -> u64 {
-        let newest: u64 = self.versions_now().iter().map(|version| version.levels[0].size_bytes()).sum();
+    fn fast_levels_now(&self) -> FastLevels {
+        let versions = self.versions_now();
+        let newest: u64 = versions.iter().map(|version| version.levels[0].size_bytes()).sum();
         let newest_max = self.config.memtable_bytes.saturating_mul(self.config.level0_compact_at as u64);
-        newest_max.saturating_sub(newest)
+        FastLevels {
+            usable: self.pick_config.fast_usable_bytes.saturating_sub(self.hotness_bytes()),
+            used: versions.iter().map(|version| version.tier_bytes(Tier::Fast)).sum(),
+            hot: versions.iter().map(|version| version.hot_level_bytes()).sum(),
+            level_zero_growth: newest_max.saturating_sub(newest),
+        }
     }
 
     /// What compactions are to leave free for a promotion that waits, bytes; 0 if none does.
     pub(crate) fn promotion_wants_bytes(&self) -> u64 {
-        // Where the hot level is as large as it may be, only what is cold there can give way.
-        let waits = self.promotion_waits.load(Ordering::Relaxed);
-        if !waits || !self.hot_level_may_grow(self.fast_levels_now().0) {
+        if !self.promotion_waits.load(Ordering::Relaxed) {
             return 0;
         }
-        self.level_zero_growth_bytes().saturating_add(AHEAD * self.config.promotion_bytes_max)
+        let fast = self.fast_levels_now();
+        // Where the hot level is as large as it may be, only what is cold there can give way.
+        if !fast.hot_level_may_grow(self.config.promotion_bytes_max) {
+            return 0;
+        }
+        fast.level_zero_growth.saturating_add(AHEAD * self.config.promotion_bytes_max)
     }
 
     /// What of the fast tier no level fills and no step of a compaction will want soon, bytes.
     pub(super) fn spare_fast_bytes(&self) -> u64 {
-        let (usable, used) = self.fast_levels_now();
-        let used = used.saturating_add(self.level_zero_growth_bytes());
-        usable.saturating_sub(used).saturating_sub(usable / SLACK)
+        let fast = self.fast_levels_now();
+        let used = fast.used.saturating_add(fast.level_zero_growth);
+        fast.usable.saturating_sub(used).saturating_sub(fast.usable / SLACK)
     }
 
     fn write_run(&self, keyspace: &KeyspaceState, hot: &Records) -> Result<()> {

@@ -68,11 +68,11 @@ pub(super) fn cool(
     let cold_bytes = bytes.saturating_sub(tracker.hot_size(KeyRange::ALL));
     let is_cold = cold_bytes > bytes / COLD;
     let (runs, _) = free_runs(version);
-    let is_due = |file: &Arc<TableFile>| {
+    let lags = |file: &Arc<TableFile>| {
         let last = file.cooled_at();
         is_cold && last.turn != now.turn || last.clean_turn < now.clean_turn
     };
-    let is_due = |run: &&Run<'_>| run.tables.iter().all(is_due);
+    let is_due = |run: &&Run<'_>| run.tables.iter().all(lags);
     runs.iter().rev().filter(is_due).find_map(|run| {
         let plan = merge_runs(input, version, std::slice::from_ref(run), COOL_TABLES)?;
         Some(Plan { keeps_hot: true, ..plan }).filter(|plan| accept(plan))
