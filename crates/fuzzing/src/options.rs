@@ -61,6 +61,7 @@ fn choose(u: &mut Unstructured<'_>) -> Result<Options> {
     options.profile = *u.choose(&Profile::ALL)?;
     let advanced = &mut options.advanced;
     advanced.fast_block_bytes = maybe(u, bytes)?;
+    advanced.hot_block_bytes = maybe(u, bytes)?;
     advanced.slow_block_bytes = maybe(u, bytes)?;
     advanced.restart_interval = maybe(u, count)?.unwrap_or(advanced.restart_interval);
     advanced.filter_bits_per_key = maybe(u, |u| u.arbitrary())?;

@@ -155,7 +155,10 @@ impl Files {
         executor: Arc<dyn Executor>,
         signal: Arc<Signal>,
     ) -> Self {
-        let block_bytes = config.block_size(Tier::Fast) as u64;
+        // Where hot records fill the fast tier, theirs are most of what is wanted again.
+        let block_bytes =
+            if config.is_tiered() { config.hot_block_bytes } else { config.block_size(Tier::Fast) };
+        let block_bytes = block_bytes as u64;
         let blocks =
             Arc::new(Blocks::new(memory.cache_capacity(), block_bytes, config.seed.unwrap_or_default()));
         let open: Arc<Mutex<OpenTables>> = Arc::default();

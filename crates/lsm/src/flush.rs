@@ -114,7 +114,7 @@ impl Engine {
     fn table_options(&self, level: usize, tier: Tier) -> TableOptions {
         let config = &self.config;
         TableOptions {
-            block_size_bytes: config.block_size(tier),
+            block_size_bytes: config.block_size_at(level, tier),
             restart_interval: config.restart_interval,
             filter_bits_per_key: config.filter_bits_per_key,
             compression: config.compression_at(level, tier).of_blocks(),

@@ -45,9 +45,9 @@ impl Engine {
         let mut left: Left = plan.tables().map(|(level, file)| (level, Arc::clone(file))).collect();
         let (mut tables, mut stats) = (0, JobStats::default());
         for step in 0..=plan.boundaries.len() {
-            let from = step.checked_sub(1).and_then(|before| plan.boundaries.get(before));
+            let from = step.checked_sub(1).map_or(Some(&plan.smallest), |before| plan.boundaries.get(before));
             let to = plan.boundaries.get(step);
-            if from.is_some() && !self.grow_for_step(plan, reservations) {
+            if step > 0 && !self.grow_for_step(plan, reservations) {
                 break;
             }
             let (made, done) = self.merge_step(keyspace, plan, (from, to), &mut left, reservations)?;
@@ -106,6 +106,10 @@ impl Engine {
         self.account_tables(reservations, &metas);
         let consumed: Vec<_> = passed.into_iter().map(|(_, file)| file).collect();
         self.install_or_remove(keyspace, edit, &[], &metas, &consumed)?;
+        if let Some(to) = to {
+            let is_begun = |file: &&Arc<TableFile>| file.meta.smallest < *to;
+            left.iter().map(|(_, file)| file).filter(is_begun).for_each(|file| file.set_merged_to(to));
+        }
         let version = &keyspace.peek().version;
         for meta in metas.iter().filter(|meta| meta.tier == Tier::Fast) {
             let made = version.find(meta.number);

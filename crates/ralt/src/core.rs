@@ -69,7 +69,7 @@ pub enum Fate {
 impl Core {
     /// How often all counters have been lowered by one: once for each `R` bytes accessed.
     pub fn epoch(&self, work: &Work) -> u32 {
-        u32::try_from(work.accessed_bytes / self.options.bounds.hot_bytes_max.max(1)).unwrap_or(u32::MAX)
+        self.options.bounds.round(work.accessed_bytes)
     }
 
     /// Whether a record is hot for `version`.
@@ -107,7 +107,11 @@ impl Core {
     /// Memory that `version` pins, and that the buffer, sorting it and a merge of all its runs may take at any moment, bytes.
     pub fn memory_bytes(&self, version: &Version) -> u64 {
         let io = self.options.io_bytes as u64;
-        let merge: u64 = version.placed().map(|placed| placed.run.file_bytes().min(io)).sum();
+        let of_runs =
+            |level: &Vec<Placed>| level.iter().map(|placed| placed.run.file_bytes().min(io)).sum::<u64>();
+        // Of a sorted level one run at a time, and two where an eviction has cut it.
+        let [newest, sorted @ ..] = &version.levels;
+        let merge = of_runs(newest) + sorted.iter().map(|level| of_runs(level).min(2 * io)).sum::<u64>();
         let writer = io + self.options.run_bytes.min(version.disk_bytes()) / 8;
         (version.memory_bytes() + self.buffer.memory_bytes_max()) as u64 + merge + writer
     }

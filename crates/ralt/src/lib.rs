@@ -285,8 +285,7 @@ impl HotTracker for Ralt {
         let record = found.inspect_err(|error| core.doubt(error)).ok()?;
         // As of the slice in which the runs last changed: the lock of who works would tell exactly, and is not waited for.
         let accessed_bytes = u64::from(version.now.slice).saturating_mul(core.options.slice_bytes);
-        let epoch = accessed_bytes / core.options.bounds.hot_bytes_max.max(1);
-        let epoch = u32::try_from(epoch).unwrap_or(u32::MAX);
+        let epoch = core.options.bounds.round(accessed_bytes);
         Some(Heat {
             score: record.map(|record| core.score(version.now, key, &record)),
             hot_score: version.hot_score,

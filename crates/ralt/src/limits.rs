@@ -8,18 +8,28 @@
 pub struct Bounds {
     /// `L_hs`: the hot set may always be so large, bytes.
     pub hot_bytes_min: u64,
-    /// `R_hs`: and never larger than this, bytes. Counters are lowered each time so much has been accessed.
+    /// `R_hs`: and never larger than this, bytes.
     pub hot_bytes_max: u64,
+    /// `R`: counters are lowered each time so much has been accessed, bytes.
+    pub round_bytes: u64,
     /// `D_hs`: HotRAP size that unstable records may have, bytes.
     pub unstable_bytes_max: u64,
 }
 
 impl Bounds {
-    /// The paper's, for a fast disk of `fast_bytes`.
+    /// The paper's, for a fast disk of `fast_bytes`; of the two values it names for `R`, `R_hs` and the size of the fast disk, the latter. With
+    /// `R_hs`, of a hotspot that fills it one key in a hundred happens not to be accessed until its counter is used up.
     #[must_use]
     pub const fn of_fast(fast_bytes: u64) -> Self {
         let hot_bytes_max = fast_bytes / 10 * 7;
-        Self { hot_bytes_min: fast_bytes / 20, hot_bytes_max, unstable_bytes_max: hot_bytes_max / 10 }
+        let unstable_bytes_max = hot_bytes_max / 10;
+        Self { hot_bytes_min: fast_bytes / 20, hot_bytes_max, round_bytes: fast_bytes, unstable_bytes_max }
+    }
+
+    /// How many times counters have been lowered after `accessed_bytes`.
+    #[must_use]
+    pub fn round(&self, accessed_bytes: u64) -> u32 {
+        u32::try_from(accessed_bytes / self.round_bytes.max(1)).unwrap_or(u32::MAX)
     }
 
     /// The same where hot records can have no more than `bytes`, and half of that may be unstable: five times the paper's `D_hs`, so
@@ -28,7 +38,7 @@ impl Bounds {
     pub fn within(self, bytes: u64) -> Self {
         let hot_bytes_max = self.hot_bytes_max.min(bytes);
         let hot_bytes_min = self.hot_bytes_min.min(hot_bytes_max);
-        Self { hot_bytes_min, hot_bytes_max, unstable_bytes_max: hot_bytes_max / 2 }
+        Self { hot_bytes_min, hot_bytes_max, unstable_bytes_max: hot_bytes_max / 2, ..self }
     }
 }
 

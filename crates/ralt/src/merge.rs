@@ -3,7 +3,8 @@
 //! In:  runs, newest first, and a range.
 //! Out: its keys in order, each with one record.
 //!
-//! There are few runs, so the smallest key is found by looking at all of them. Tests: `tests.rs`.
+//! Runs of the same age that lie one behind the other are read as one, each opened when the one before it has ended: so there is a source a
+//! level and one for each run of level 0, few enough that the smallest key is found by looking at all of them. Tests: `tests.rs`.
 
 use kelvin_base::key::{append_internal, seek_trailer, user_key};
 use kelvin_base::{Error, InternalIterator, KeyRange, Result, SEQUENCE_MAX};
@@ -13,9 +14,66 @@ use crate::record::Record;
 use crate::score::Scoring;
 use crate::version::Placed;
 
+/// Runs one behind the other.
 struct Source {
     placed: Placed,
     iter: TableIter,
+    /// Those behind it, the next one last.
+    rest: Vec<Placed>,
+    is_merge: bool,
+    /// Of the runs that have ended.
+    read_bytes: u64,
+}
+
+impl Source {
+    /// The records of `runs`, the first one last, from `start` on; `None` without any.
+    fn open(mut runs: Vec<Placed>, start: &[u8], is_merge: bool) -> Result<Option<Self>> {
+        let Some(placed) = runs.pop() else { return Ok(None) };
+        let iter = records(&placed, start, is_merge)?;
+        let mut source = Self { placed, iter, rest: runs, is_merge, read_bytes: 0 };
+        source.pass_ended()?;
+        Ok(Some(source))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.iter.next()?;
+        self.pass_ended()
+    }
+
+    fn pass_ended(&mut self) -> Result<()> {
+        while !self.iter.valid()
+            && let Some(next) = self.rest.pop()
+        {
+            self.read_bytes += self.iter.take_io().bytes;
+            self.iter = records(&next, &[], self.is_merge)?;
+            self.placed = next;
+        }
+        Ok(())
+    }
+}
+
+/// The records of `placed` from `start` on.
+fn records(placed: &Placed, start: &[u8], is_merge: bool) -> Result<TableIter> {
+    let mut target = Vec::new();
+    append_internal(&mut target, start.max(placed.first()), seek_trailer(SEQUENCE_MAX));
+    let mut iter = placed.run.iter(is_merge);
+    iter.seek(&target)?;
+    Ok(iter)
+}
+
+/// `runs`, oldest first, such that those that follow each other and share no key are together, the one with the last keys first.
+fn chains(runs: impl Iterator<Item = Placed>) -> Vec<Vec<Placed>> {
+    let mut chains: Vec<Vec<Placed>> = Vec::new();
+    for placed in runs {
+        match chains.last_mut() {
+            // A level's runs come with the last keys first, like everything that is turned round.
+            Some(chain) if chain.last().is_some_and(|last| placed.run.last() < last.first()) => {
+                chain.push(placed)
+            }
+            _ => chains.push(vec![placed]),
+        }
+    }
+    chains
 }
 
 /// Merged records of a range.
@@ -39,14 +97,10 @@ impl Merged {
     /// # Errors
     /// If a run cannot be read.
     pub fn new(runs: Vec<Placed>, range: KeyRange<'_>, scoring: Scoring, is_merge: bool) -> Result<Self> {
-        let mut sources = Vec::with_capacity(runs.len());
-        let mut target = Vec::new();
-        for placed in runs.into_iter().rev().filter(|placed| placed.meets(range)) {
-            let mut iter = placed.run.iter(is_merge);
-            target.clear();
-            append_internal(&mut target, range.start.max(placed.first()), seek_trailer(SEQUENCE_MAX));
-            iter.seek(&target)?;
-            sources.push(Source { placed, iter });
+        let met = runs.into_iter().rev().filter(|placed| placed.meets(range));
+        let mut sources = Vec::new();
+        for chain in chains(met) {
+            sources.extend(Source::open(chain, range.start, is_merge)?);
         }
         let end = match range.end {
             std::ops::Bound::Included(key) => Some(End::With(key.to_vec())),
@@ -89,13 +143,15 @@ impl Merged {
                 Some(older) => Record::merge(self.scoring, older, &newer),
                 None => newer,
             });
-            source.iter.next()?;
+            source.next()?;
         }
         Ok(merged.map(|record| (self.key.as_slice(), record)))
     }
 
     /// Bytes read since this was last asked.
     pub fn take_read_bytes(&mut self) -> u64 {
-        self.sources.iter_mut().map(|source| source.iter.take_io().bytes).sum()
+        let taken =
+            |source: &mut Source| std::mem::take(&mut source.read_bytes) + source.iter.take_io().bytes;
+        self.sources.iter_mut().map(taken).sum()
     }
 }

@@ -97,7 +97,7 @@ impl Options {
     #[must_use]
     pub fn of_fast(fast_bytes: u64, owner: [u8; 16]) -> Self {
         // Accesses of a thousandth of the disk, or so, at a record's physical size.
-        let buffer = usize::try_from(fast_bytes / 256).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
+        let buffer = usize::try_from(fast_bytes / 280).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
         Self {
             owner,
             fast_bytes,

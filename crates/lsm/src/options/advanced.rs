@@ -20,6 +20,8 @@ pub struct Advanced {
     pub hot_set_bytes: Option<u64>,
     /// Bytes of a data block on the fast tier before compression.
     pub fast_block_bytes: Option<usize>,
+    /// Bytes of a data block of the hot level before compression: a hot record is wanted alone.
+    pub hot_block_bytes: Option<usize>,
     /// Bytes of a data block on the slow tier before compression.
     pub slow_block_bytes: Option<usize>,
     /// Entries between two restart points of a block.
@@ -80,6 +82,7 @@ impl Default for Advanced {
             hot_parts: HotParts::default(),
             hot_set_bytes: None,
             fast_block_bytes: None,
+            hot_block_bytes: None,
             slow_block_bytes: None,
             restart_interval: 16,
             filter_bits_per_key: None,

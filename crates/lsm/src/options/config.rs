@@ -9,6 +9,7 @@ use kelvin_base::Tier;
 use kelvin_storage::IoMode;
 
 use super::{CompressionChoice, Durability, HotParts, Hotness, Profile};
+use crate::version::is_hot_run;
 
 /// Every figure the engine runs by. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +61,8 @@ pub struct Config {
     pub profile: Profile,
     /// Bytes of a data block, by [`Tier::index`].
     pub block_bytes: [usize; 2],
+    /// Bytes of a data block of the hot level.
+    pub hot_block_bytes: usize,
     /// Entries between two restart points of a block.
     pub restart_interval: usize,
     /// Bits of filter for each key; 0 for no filter.
@@ -139,6 +142,12 @@ impl Config {
     #[must_use]
     pub fn block_size(&self, tier: Tier) -> usize {
         self.block_bytes[tier.index()]
+    }
+
+    /// Bytes of a data block of a table at `level` on `tier`.
+    #[must_use]
+    pub fn block_size_at(&self, level: usize, tier: Tier) -> usize {
+        if is_hot_run(level) { self.hot_block_bytes } else { self.block_size(tier) }
     }
 
     /// How a table at `level` on `tier` is compressed: never [`CompressionChoice::ByTier`].

@@ -4,6 +4,8 @@
 //! 1 TiB have the same shape: about 64 write buffers and 64 tables in the fast tier, an eighth of it at most kept
 //! for work in flight. DESIGN section 8. Tests: `tests.rs` beside.
 
+use kelvin_base::Tier;
+
 use super::{Advanced, Config, Hotness, Options, Profile};
 use crate::compaction::pick::OVERLAP_TABLES_FAST_MAX;
 
@@ -28,6 +30,8 @@ const PROCESS_BYTES: u64 = 14 * MIB;
 const STORE_BYTES: u64 = 5 * MIB;
 /// The store's part of memory from which on it may run four compactions at once.
 const STORE_BYTES_FOR_FOUR: u64 = 16 * MIB;
+/// A block of the hot level: what a disk reads at once, and some records.
+const HOT_BLOCK_BYTES: usize = 4 << 10;
 /// Slow disks and cloud volumes count a read of up to about this as one.
 const SLOW_READ_BYTES_MAX: usize = 256 << 10;
 /// Memory over what all scans together read ahead.
@@ -295,8 +299,14 @@ fn filter_bits(options: &Options, choice: &mut Choice) -> u32 {
     choice.of("filter_bits_per_key", options.advanced.filter_bits_per_key, derived)
 }
 
-fn manifest_bytes(options: &Options) -> u64 {
-    options.fast_capacity.map_or(16 * MIB, |bytes| (bytes / MANIFESTS_IN_FAST).clamp(8 * KIB, 16 * MIB))
+fn manifest_bytes(options: &Options, choice: &mut Choice) -> u64 {
+    let derived =
+        options.fast_capacity.map_or(16 * MIB, |bytes| (bytes / MANIFESTS_IN_FAST).clamp(8 * KIB, 16 * MIB));
+    choice.of("manifest_bytes_max", options.advanced.manifest_bytes_max, derived)
+}
+
+fn hot_block_bytes(options: &Options, fast_bytes: usize, choice: &mut Choice) -> usize {
+    choice.of("hot_block_bytes", options.advanced.hot_block_bytes, fast_bytes.min(HOT_BLOCK_BYTES))
 }
 
 /// Derives the configuration.
@@ -305,8 +315,7 @@ pub(super) fn derive(options: &Options) -> Config {
     let mut choice = Choice::new(advanced);
     let memtables = memtables(options, &mut choice);
     let table_bytes = table_bytes(options, memtables.bytes, &mut choice);
-    let manifest = manifest_bytes(options);
-    let manifest_bytes_max = choice.of("manifest_bytes_max", advanced.manifest_bytes_max, manifest);
+    let manifest_bytes_max = manifest_bytes(options, &mut choice);
     let wal_bytes_max = choice.of("wal_bytes_max", advanced.wal_bytes_max, memtables.wal_bytes());
     let slow_table_bytes = slow_table_bytes(options, table_bytes);
     let compaction = compaction_bytes(options, slow_table_bytes);
@@ -316,6 +325,8 @@ pub(super) fn derive(options: &Options) -> Config {
     let [level0_compact_at, level0_delay_at, level0_stop_at] = level0(options, &mut choice);
     let debt = memtables.bytes.saturating_mul(256);
     let debt_delay_bytes = choice.of("debt_delay_bytes", advanced.debt_delay_bytes, debt);
+    let debt_stop = debt_delay_bytes.saturating_mul(4);
+    let block_bytes = block_bytes(options, table_bytes, &mut choice);
     let [compaction_readahead_bytes, scan_readahead_bytes] = readahead_bytes(options, &mut choice);
     Config {
         dir: options.dir.clone(),
@@ -339,7 +350,8 @@ pub(super) fn derive(options: &Options) -> Config {
         durability: options.durability,
         compression: options.compression,
         profile: options.profile,
-        block_bytes: block_bytes(options, table_bytes, &mut choice),
+        block_bytes,
+        hot_block_bytes: hot_block_bytes(options, block_bytes[Tier::Fast.index()], &mut choice),
         restart_interval: advanced.restart_interval,
         filter_bits_per_key: filter_bits(options, &mut choice),
         memtable_bytes: memtables.bytes,
@@ -353,11 +365,7 @@ pub(super) fn derive(options: &Options) -> Config {
         level0_delay_at,
         level0_stop_at,
         debt_delay_bytes,
-        debt_stop_bytes: choice.of(
-            "debt_stop_bytes",
-            advanced.debt_stop_bytes,
-            debt_delay_bytes.saturating_mul(4),
-        ),
+        debt_stop_bytes: choice.of("debt_stop_bytes", advanced.debt_stop_bytes, debt_stop),
         compactions_max: choice.of("compactions_max", advanced.compactions_max, compactions_max(options)),
         flushes_max: advanced.flushes_max,
         read_threads: advanced.read_threads,

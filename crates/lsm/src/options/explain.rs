@@ -159,6 +159,11 @@ impl Config {
         let why = "16 KiB, or a quarter of a small table";
         rows.size("fast_block_bytes", self.block_size(Tier::Fast) as u64, why);
         if self.is_tiered() {
+            rows.size(
+                "hot_block_bytes",
+                self.hot_block_bytes as u64,
+                "4 KiB, or as fast_block_bytes if that is less: a hot record is wanted alone",
+            );
             rows.size("slow_block_bytes", self.block_size(Tier::Slow) as u64, why);
         }
         rows.add(

@@ -140,6 +140,7 @@ fn absurd_options_are_refused_by_name() {
         ("restart_interval", plain().advanced(|a| a.restart_interval = 0)),
         ("filter_bits_per_key", plain().advanced(|a| a.filter_bits_per_key = Some(1000))),
         ("fast_block_bytes", plain().advanced(|a| a.fast_block_bytes = Some(0))),
+        ("hot_block_bytes", plain().advanced(|a| a.hot_block_bytes = Some(100))),
         ("slow_block_bytes", plain().advanced(|a| a.slow_block_bytes = Some(usize::MAX))),
         ("memtable_bytes", plain().advanced(|a| a.memtable_bytes = Some(1))),
         ("memtable_bytes", plain().advanced(|a| a.memtable_bytes = Some(GIB))),

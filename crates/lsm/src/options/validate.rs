@@ -113,6 +113,7 @@ fn sizes(advanced: &Advanced) -> Result<()> {
     let wide = |bytes: Option<usize>| bytes.map(|bytes| bytes as u64);
     let sizes = [
         ("fast_block_bytes", wide(advanced.fast_block_bytes), 512, MIB),
+        ("hot_block_bytes", wide(advanced.hot_block_bytes), 512, MIB),
         ("slow_block_bytes", wide(advanced.slow_block_bytes), 512, MIB),
         ("promotion_bytes", advanced.promotion_bytes, 0, 16 * GIB),
         ("memtable_bytes", advanced.memtable_bytes, 4 * KIB, 16 * GIB),

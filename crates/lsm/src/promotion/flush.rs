@@ -41,6 +41,9 @@ const REGRET: usize = 8;
 const AHEAD: u64 = 2;
 /// The hot level leaves this part of the fast tier's levels to what is on its way down.
 const PIPELINE: u64 = 6;
+/// The last part in so many of the hot level's room is for records that were hot before they were read from the slow tier.
+const TIGHT: u64 = 8;
+
 /// After a flush that could not be done, the next one waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -59,7 +62,16 @@ struct FastLevels {
 impl FastLevels {
     /// True if the hot level, with `run_bytes` more, leaves the levels above it their part.
     const fn hot_level_may_grow(&self, run_bytes: u64) -> bool {
-        self.hot.saturating_add(run_bytes) <= self.usable - self.usable / PIPELINE
+        self.hot.saturating_add(run_bytes) <= self.hot_max()
+    }
+
+    /// True if the hot level has little room left for records that nobody knows to be hot.
+    const fn hot_level_is_tight(&self) -> bool {
+        self.hot > self.hot_max() / TIGHT * (TIGHT - 1)
+    }
+
+    const fn hot_max(&self) -> u64 {
+        self.usable - self.usable / PIPELINE
     }
 }
 
@@ -110,9 +122,10 @@ impl Engine {
         let _counted = self.files.memory.charge(MemoryPart::Promotion, bytes_of(&taken));
         let parts = self.config.hot_parts;
         // With room to spare it costs next to nothing to keep what was read once: dropping a copy writes nothing. And where many are
-        // read again, too few were kept.
+        // read again, too few were kept; but not for want of room, which is better left to those.
         let again = taken.iter().filter(|(_, record)| record.was_hot).count();
-        let keeps_all = !parts.hotness_check || again * REGRET >= taken.len();
+        let regrets = again * REGRET >= taken.len() && !self.fast_levels_now().hot_level_is_tight();
+        let keeps_all = !parts.hotness_check || regrets;
         let mut spare_bytes = if keeps_all { u64::MAX } else { self.spare_fast_bytes() };
         let is_wanted = |(key, record): &(Bytes, Promoted)| {
             let bytes = (key.len() + record.stored.len()) as u64;
@@ -243,4 +256,17 @@ impl Engine {
 /// A deliberate mistake, for tests of the tests: room is not asked for.
 fn goes_without_room() -> bool {
     seeded_bug!("promotion-without-room")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_eighth_of_the_hot_levels_room_is_not_for_what_was_read_once() {
+        let of = |hot: u64| FastLevels { usable: 600, used: 0, hot, level_zero_growth: 0 };
+        assert_eq!(of(0).hot_max(), 500);
+        assert_eq!([430, 434, 435, 500].map(|hot| of(hot).hot_level_is_tight()), [false, false, true, true]);
+        assert!(of(490).hot_level_may_grow(10) && !of(490).hot_level_may_grow(11));
+    }
 }

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use kelvin_base::Tier;
 use kelvin_storage::fault::{EIO, Effect, FaultStorage, Op, Rule};
 
+use super::Exchange;
 use super::testing::HalfRead;
+use crate::compaction::pick::{Forced, pick_forced};
 use crate::db::Db;
 use crate::db::testing::{Step, World, begin_step, key, lay_floor, push_down, put_on_slow, value};
 use crate::options::{HotParts, Hotness, Options};
+use crate::space::Priority;
 use crate::version::{FIRST_SLOW, LEVELS_FAST};
 
 const RECORDS: usize = 3_000;
@@ -65,6 +69,30 @@ fn what_is_read_from_the_slow_tier_becomes_a_run_that_answers_without_it() {
     world.slow.back();
     assert_eq!((answered, db.stats().gets_hot), (copies(&db), copies(&db)));
     (0..RECORDS).step_by(7).for_each(|number| assert_value(&db, number, Some("one")));
+}
+
+#[test]
+fn runs_have_blocks_of_their_own_size() {
+    let world = World::new();
+    let mut options = options(&world, Hotness::Oracle);
+    options.advanced.fast_block_bytes = Some(8 << 10);
+    options.advanced.hot_block_bytes = Some(1 << 10);
+    let db = Db::open(options).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    put_on_slow(&db, 0..RECORDS, "one");
+    read_until_promoted(&world, &db);
+    let version = Arc::clone(&db.state.peek().version);
+    let blocks = |level: usize| {
+        let tables = version.levels[level].tables.iter().map(|file| file.table().unwrap());
+        tables
+            .map(|table| (table.properties().data_blocks, table.properties().size_bytes))
+            .collect::<Vec<_>>()
+    };
+    let of_runs: Vec<_> = (LEVELS_FAST..FIRST_SLOW).flat_map(blocks).collect();
+    assert!(!of_runs.is_empty());
+    of_runs
+        .iter()
+        .for_each(|(count, bytes)| assert!(count * (1 << 10) >= bytes * 3 / 4, "{count} in {bytes}"));
 }
 
 #[test]
@@ -201,6 +229,47 @@ fn a_run_that_is_damaged_or_cannot_be_read_costs_speed_and_nothing_else() {
         fast.clear();
         db.close().unwrap();
     }
+}
+
+#[test]
+fn a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended() {
+    let world = World::new();
+    let db = open(&world);
+    (0..RECORDS).for_each(|number| {
+        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
+        world.settle();
+    });
+    let keyspace = Arc::clone(&db.state);
+    let (engine, before) = (&db.engine, copies(&db));
+    let runs = || {
+        let version = Arc::clone(&keyspace.peek().version);
+        let tables = (LEVELS_FAST..FIRST_SLOW).map(|level| version.levels[level].tables.len());
+        tables.filter(|count| *count > 0).collect::<Vec<usize>>()
+    };
+    let mut merges = 0;
+    let tables: usize = runs().iter().sum();
+    assert!(tables > 10 && runs().len() > 1, "{:?}", runs());
+    while runs().len() > 1 {
+        let plan = {
+            let work = engine.work.lock();
+            let (versions, config) = (engine.versions_now(), engine.pick_config_now());
+            let input = engine.pick_input(&config, &versions, &work, 0);
+            pick_forced(&input, keyspace.id, Forced::Runs, 0).expect("there are two runs")
+        };
+        let reserve = |bytes| engine.space.reserve(Tier::Fast, bytes, Priority::Essential).unwrap();
+        let of_plan = vec![reserve(plan.space_bytes[Tier::Fast.index()])];
+        // Nothing is left for a second step but what the first one frees.
+        let rest = reserve(engine.space.available(Tier::Fast, Priority::Essential).unwrap());
+        engine.compact(&plan, Exchange::default(), of_plan).unwrap();
+        drop(rest);
+        world.settle();
+        merges += 1;
+        assert!(merges <= 2 * tables, "{merges} merges of {tables} tables, now {:?}", runs());
+    }
+    assert!(merges > 2, "more than one end for want of room: {merges}");
+    assert_eq!(copies(&db), before, "nothing is lost and nothing is there twice");
+    (0..RECORDS).step_by(7).for_each(|number| assert_value(&db, number, Some("one")));
+    assert!(db.check().is_well());
 }
 
 /// Writes until the fast tier has nothing to spare.

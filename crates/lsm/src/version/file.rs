@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
+use bytes::Bytes;
 use kelvin_base::{Error, Result};
 use kelvin_table::Table;
 use parking_lot::Mutex;
@@ -116,6 +117,7 @@ pub struct TableFile {
     being_compacted: AtomicBool,
     times_kept: AtomicU8,
     cooled_at: Mutex<CooledAt>,
+    merged_to: Mutex<Option<Bytes>>,
     obsolete: AtomicBool,
 }
 
@@ -130,6 +132,7 @@ impl TableFile {
             being_compacted: AtomicBool::new(false),
             times_kept: AtomicU8::new(0),
             cooled_at: Mutex::new(CooledAt { turn: u32::MAX, clean_turn: 0 }),
+            merged_to: Mutex::default(),
             obsolete: AtomicBool::new(false),
         }
     }
@@ -203,6 +206,17 @@ impl TableFile {
     /// Sets that.
     pub fn set_cooled_at(&self, at: CooledAt) {
         *self.cooled_at.lock() = at;
+    }
+
+    /// The first key that no merge of the hot level's runs has passed: what lies before it is in another run as well.
+    #[must_use]
+    pub fn first_unmerged(&self) -> Bytes {
+        self.merged_to.lock().as_ref().unwrap_or(&self.meta.smallest).clone()
+    }
+
+    /// Says that a merge that ended early has passed what lies before `key`.
+    pub fn set_merged_to(&self, key: &Bytes) {
+        *self.merged_to.lock() = Some(key.clone());
     }
 
     /// The file is deleted once nobody holds it any more. Only after an edit without it is durable.

@@ -52,6 +52,8 @@ fn live(rig: &Rig, options: Options) -> kelvin_lsm::stats::Stats {
             let number = (first + step.wrapping_mul(7919).wrapping_add(round * 31) % among) % records;
             db.get(&key('a', number)).unwrap().unwrap();
             if step % 50 == 0 {
+                // What found no room is tried again after a while.
+                rig.clock.advance(std::time::Duration::from_millis(100));
                 rig.executor.run_all();
             }
         }
@@ -74,7 +76,7 @@ fn live(rig: &Rig, options: Options) -> kelvin_lsm::stats::Stats {
 #[test]
 fn events_tell_each_flush_compaction_promotion_and_eviction_with_what_is_counted() {
     let rig = Rig::new();
-    let options = rig.tiered().fast_capacity(4 << 20).memory(4 << 20);
+    let options = rig.tiered().fast_capacity(2 << 20).memory(4 << 20);
     let (options, told) = listening(options.advanced(|a| a.hotness = Some(Hotness::Ralt)));
     let stats = live(&rig, options);
     let told = told.lock();

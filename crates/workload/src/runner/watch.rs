@@ -15,6 +15,10 @@ use crate::samples::{HotSet, Sample, from_share, put_in_order};
 /// How often a phase is sampled.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
+/// The slow directory is measured with one sample in so many: of its thousands of files each is asked for its size, by the process whose
+/// time is measured.
+const SLOW_EVERY: usize = 10;
+
 /// Highest usage seen, sampled each 100 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaks {
@@ -90,6 +94,10 @@ struct Watch<'a> {
     dirs: [Option<PathBuf>; 2],
     samples: Vec<Sample>,
     peaks: Peaks,
+    /// How often progress was told.
+    told: usize,
+    /// What the slow directory occupied when it was last measured.
+    slow_bytes: u64,
 }
 
 impl Watch<'_> {
@@ -97,8 +105,13 @@ impl Watch<'_> {
         self.samples.push(self.shared.sample(self.stage));
     }
 
-    fn tell(&mut self, progress: &mut dyn Progress) {
-        let [fast, slow] = self.dirs.each_ref().map(|dir| dir.as_deref().map_or(0, dirs::used_bytes));
+    fn tell(&mut self, progress: &mut dyn Progress, is_last: bool) {
+        let used = |dir: &Option<PathBuf>| dir.as_deref().map_or(0, dirs::used_bytes);
+        if is_last || self.told.is_multiple_of(SLOW_EVERY) {
+            self.slow_bytes = used(&self.dirs[1]);
+        }
+        self.told += 1;
+        let (fast, slow) = (used(&self.dirs[0]), self.slow_bytes);
         self.peaks.include(&Peaks {
             rss_bytes: process::resident_bytes(),
             fast_bytes: fast,
@@ -133,7 +146,7 @@ impl Watch<'_> {
                 Ok(marked) => self.samples.push(marked),
                 Err(RecvTimeoutError::Timeout) => {
                     self.sample();
-                    self.tell(progress);
+                    self.tell(progress, false);
                     let elapsed = self.samples.last().map_or(0.0, |last| last.seconds);
                     if self.seconds_total.is_some_and(|total| elapsed >= total) {
                         self.shared.stop.store(true, Ordering::Relaxed);
@@ -145,7 +158,7 @@ impl Watch<'_> {
         self.sample();
         // The sample of the final tenth was taken by a client and may have come late.
         put_in_order(&mut self.samples);
-        self.tell(progress);
+        self.tell(progress, true);
     }
 }
 
@@ -179,6 +192,8 @@ impl Stage<'_> {
             dirs: [Some(self.options.fast_dir()), self.options.slow_dir()],
             samples: Vec::new(),
             peaks: Peaks::default(),
+            told: 0,
+            slow_bytes: 0,
         };
         let mut latency = Latencies::default();
         std::thread::scope(|scope| {

@@ -79,6 +79,8 @@ pub struct OutputWriter<'a> {
     begin: Option<Bytes>,
     grandparent: usize,
     overlapped_bytes: u64,
+    /// What the open table had when the last one below that it passes ended.
+    ended_bytes: u64,
     tables: Vec<JobTable>,
 }
 
@@ -90,7 +92,19 @@ impl<'a> OutputWriter<'a> {
             .as_ref()
             .map_or(0, |begin| shape.grandparents.partition_point(|file| !file.meta.reaches(begin)));
         let (outputs, memory, tables) = (&*ctx.outputs, ctx.memory.clone(), Vec::new());
-        Self { shape, outputs, made, memory, open: None, begin, grandparent, overlapped_bytes: 0, tables }
+        let (overlapped_bytes, ended_bytes) = (0, 0);
+        Self {
+            shape,
+            outputs,
+            made,
+            memory,
+            open: None,
+            begin,
+            grandparent,
+            overlapped_bytes,
+            ended_bytes,
+            tables,
+        }
     }
 
     /// Writes an entry. `first_of_key`: none of its user key was written before.
@@ -116,6 +130,7 @@ impl<'a> OutputWriter<'a> {
 
     /// True if the open table should end before `user_key`.
     fn is_full(&mut self, user_key: &[u8]) -> bool {
+        let before = self.grandparent;
         while let Some(file) = self.shape.grandparents.get(self.grandparent)
             && !file.meta.reaches(user_key)
         {
@@ -123,8 +138,21 @@ impl<'a> OutputWriter<'a> {
             self.grandparent += 1;
         }
         let Some(open) = &self.open else { return false };
-        open.writer.estimated_size_bytes() >= self.shape.target_bytes
+        let bytes = open.writer.estimated_size_bytes();
+        let ended_bytes = self.ended_bytes;
+        if self.grandparent > before {
+            self.ended_bytes = bytes;
+        }
+        bytes >= self.shape.target_bytes
             || self.overlapped_bytes > self.shape.overlap_bytes_max
+            || self.grandparent > before && self.is_last_to_align(bytes, bytes - ended_bytes)
+    }
+
+    /// True if the open table, at the end of one below that took `span_bytes` of it, is better cut here: it is half full, and would be
+    /// full before the next one below ends. Cut in the middle of one below, it and the table after it would both write that one
+    /// anew when they move on.
+    const fn is_last_to_align(&self, bytes: u64, span_bytes: u64) -> bool {
+        bytes >= self.shape.target_bytes / 2 && bytes.saturating_add(span_bytes) > self.shape.target_bytes
     }
 
     fn create(&self) -> Result<Open> {
@@ -145,7 +173,7 @@ impl<'a> OutputWriter<'a> {
         } else {
             self.shape.tombstones.clip(begin.as_deref(), end.as_deref())
         };
-        self.overlapped_bytes = 0;
+        (self.overlapped_bytes, self.ended_bytes) = (0, 0);
         let Open { number, mut writer, memory: _counted, .. } = match self.open.take() {
             Some(open) => open,
             None if stones.is_empty() => return Ok(()),

@@ -25,6 +25,7 @@ use super::{JobContext, JobOutput, Made, Retention, sync_dirs};
 use crate::compaction::pick::Plan;
 use crate::iter::{LevelIter, MergingIter, Source};
 use crate::memory::MemoryPart;
+use crate::tiers::Purpose;
 
 /// A compaction while it runs.
 struct Work {
@@ -52,7 +53,9 @@ pub fn run(plan: &Plan, ctx: &JobContext) -> Result<JobOutput> {
     let parts = work.boundaries.len() + 1;
     for _ in 1..parts.min(ctx.executor.width(Lane::Compaction)) {
         let work: Weak<Work> = Arc::downgrade(&work);
+        let purpose = Purpose::current();
         let help = move || {
+            let _purpose = purpose.enter();
             if let Some(work) = work.upgrade() {
                 work.run_parts();
             }

@@ -13,10 +13,12 @@ use kelvin_base::{
 use kelvin_storage::memory::MemoryStorage;
 use kelvin_storage::{Create, IoMode, Storage};
 use kelvin_table::{Fragments, Table, TableOptions, TableWriter};
+use parking_lot::Mutex;
 
 use super::{JobContext, JobTable, NewTable, Outputs};
 use crate::iter::testing::NOW_MS;
 use crate::iter::{DbIter, LevelIter, Sight};
+use crate::tiers::Purpose;
 use crate::version::{TableFile, TableMeta, TableOpener};
 
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -59,6 +61,8 @@ pub struct TestFiles {
     next: AtomicU64,
     /// Tables opened so far.
     pub opens: AtomicUsize,
+    /// What whoever made a table was doing.
+    pub purposes: Mutex<Vec<Purpose>>,
 }
 
 impl TestFiles {
@@ -75,7 +79,13 @@ impl TestFiles {
             storage.create_dir_all(&dir(tier)).unwrap();
         }
         let options = TableOptions { block_size_bytes, ..TableOptions::default() };
-        Arc::new(Self { storage, options, next: AtomicU64::new(1), opens: AtomicUsize::new(0) })
+        Arc::new(Self {
+            storage,
+            options,
+            next: AtomicU64::new(1),
+            opens: AtomicUsize::new(0),
+            purposes: Mutex::default(),
+        })
     }
 
     /// Writes a table.
@@ -143,6 +153,7 @@ fn path(tier: Tier, number: u64) -> PathBuf {
 
 impl Outputs for TestFiles {
     fn create(&self, tier: Tier) -> Result<NewTable> {
+        self.purposes.lock().push(Purpose::current());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = path(tier, number);
         let file = self.storage.create(&path, Create::new(IoMode::Buffered));

@@ -19,6 +19,7 @@ use super::{JobContext, Limiter, flush, run};
 use crate::compaction::pick::{Plan, Reason};
 use crate::iter::testing::{Dice, History, VecIter, internal, value};
 use crate::iter::{DbIter, Sight};
+use crate::tiers::Purpose;
 use crate::version::TableFile;
 
 pub(super) const LEVELS: usize = 4;
@@ -329,7 +330,11 @@ fn parts_give_the_same_table_contents_wherever_they_run() {
             let files = TestFiles::new();
             let mut plan = plan(some_inputs(&files, 100), 1);
             plan.boundaries = cuts.into_iter().map(Bytes::from).collect();
+            files.purposes.lock().clear();
+            let purpose = Purpose::Compaction.enter();
             let output = run(&plan, &files.context_on(vec![9], Arc::clone(&executor))).unwrap();
+            drop(purpose);
+            assert!(files.purposes.lock().iter().all(|purpose| *purpose == Purpose::Compaction));
             let entries: Vec<_> =
                 output.tables.iter().flat_map(|table| entries_of(&files.file(table))).collect();
             assert_eq!(entries.len(), 198);
@@ -401,4 +406,31 @@ fn outputs_are_cut_where_they_would_overlap_too_much_below() {
     let overlaps: Vec<u64> = sizes.iter().map(|table| table.properties.entries).collect();
     assert!(overlaps.iter().all(|&entries| entries <= 22), "{overlaps:?}");
     assert_eq!(overlaps.iter().sum::<u64>(), 100);
+}
+
+#[test]
+fn outputs_end_where_a_table_below_ends_if_they_are_half_full_there() {
+    let files = TestFiles::new();
+    let key = |index: u64| format!("k{index:04}").into_bytes();
+    let entries = |range: std::ops::Range<u64>, sequence| -> Vec<Entry> {
+        range.map(|index| (internal(&key(index), sequence, Kind::Value as u8), vec![7; 100])).collect()
+    };
+    let below = |range: std::ops::Range<u64>| files.table(Tier::Slow, entries(range, 1), &[]);
+    for (span, target_entries) in [(30, 100), (60, 100), (90, 100), (130, 100)] {
+        let mut plan = plan(vec![(1, vec![files.table(Tier::Fast, entries(0..1000, 9), &[])])], 2);
+        plan.target_file_bytes = plan.inputs[0].1[0].meta.size_bytes / 1000 * target_entries;
+        plan.grandparents = (0..1000 / span).map(|at| below(at * span..(at + 1) * span)).collect();
+        let output = run(&plan, &files.context(Vec::new())).unwrap();
+        let ends = plan.grandparents.iter().map(|file| file.meta.largest.clone());
+        let ends: std::collections::BTreeSet<Bytes> = ends.collect();
+        let tables: Vec<_> = output.tables.iter().map(|table| table.meta()).collect();
+        let aligned = tables.iter().filter(|table| ends.contains(&table.largest)).count();
+        // Two of 30, one of 60 or 90 fill a table; of 130 every end is met by one half full, or passed by one that is not.
+        let expected = if span < target_entries { tables.len() - 1 } else { 3 };
+        assert!(aligned >= expected, "span {span}: {aligned} of {}", tables.len());
+        let full = plan.target_file_bytes + plan.target_file_bytes / 10;
+        let sizes: Vec<u64> = tables.iter().map(|table| table.size_bytes).collect();
+        let whole = &sizes[..sizes.len() - 1];
+        assert!(whole.iter().all(|bytes| (plan.target_file_bytes / 2..full).contains(bytes)), "{sizes:?}");
+    }
 }

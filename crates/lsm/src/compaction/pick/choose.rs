@@ -80,7 +80,11 @@ pub(super) fn fits(input: &PickInput<'_>, plan: &Plan) -> bool {
 
 /// True unless plans of this kind wait after a failure.
 pub(super) fn allowed(input: &PickInput<'_>, plan: &Plan) -> bool {
-    !input.held[usize::from(input.config.two_tiers && plan.touches(Tier::Slow))]
+    !is_held(input, plan.touches(Tier::Slow))
+}
+
+fn is_held(input: &PickInput<'_>, touches_slow: bool) -> bool {
+    input.held[usize::from(input.config.two_tiers && touches_slow)]
 }
 
 fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
@@ -315,6 +319,10 @@ fn one_level(
     reason: Reason,
     accept: &mut dyn FnMut(&Plan) -> bool,
 ) -> Option<Plan> {
+    // Else every table of a level of thousands would be ranked and planned, and none allowed, each time that any work ends.
+    if is_held(input, output_level >= FIRST_SLOW) {
+        return None;
+    }
     let order = ranked(input, version, (level, output_level));
     let may_leave = input.tracker.is_none() || reason != Reason::FastFull || input.needs_room;
     let mut first = |keeps_of: &dyn Fn(&Ranked) -> Option<Keeps>| {

@@ -106,11 +106,22 @@ fn alike<'r, 'a>(runs: &'r [Run<'a>]) -> Option<&'r [Run<'a>]> {
     })
 }
 
-/// Merges `group` into the largest of it, a range of its tables after the other, about `step_tables` tables each.
+/// Merges `group` into the largest of it, a range of its tables after the other, about `step_tables` tables each. It begins where
+/// a merge that ended early left off: else one that never finds room for many steps would go over the first ones for ever.
 fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>], step_tables: u64) -> Option<Plan> {
     let (base, others) = group.split_last()?;
+    let begins = others.iter().filter_map(|run| run.tables.first()).map(|file| file.first_unmerged());
+    let passed = begins
+        .min()
+        .map_or(0, |begin| base.tables.partition_point(|file| file.meta.smallest <= begin).saturating_sub(1));
+    let left = base.tables.get(passed..)?;
+    let base = Run { bytes: left.iter().map(|file| file.meta.size_bytes).sum(), tables: left, ..*base };
+    let group: Vec<&Run<'_>> = others.iter().chain([&base]).collect();
     let all: Vec<Arc<TableFile>> = group.iter().flat_map(|run| run.tables).map(Arc::clone).collect();
-    let (smallest, largest, _) = hull(&all)?;
+    let (mut smallest, largest, _) = hull(&all)?;
+    if passed > 0 {
+        smallest.clone_from(&left.first()?.meta.smallest);
+    }
     let table_bytes = input.config.table_bytes[Tier::Fast.index()].max(1);
     let input_bytes: u64 = group.iter().map(|run| run.bytes).sum();
     // What a step reads is that part of all runs which it takes of the largest.
