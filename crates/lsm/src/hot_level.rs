@@ -6,7 +6,8 @@
 //! Invariants
 //! - HM1 After each step the version is sound: the run's tables are disjoint, since a step writes only between the first keys of
 //!   two of its tables. What lies in a table not passed yet is there twice, which copies may be (H1).
-//! - HM2 A merge that ends early, by a failure, a crash or for want of room, leaves what it has done; nothing is undone.
+//! - HM2 A merge that ends early, by a failure, a crash or for want of room, leaves what it has done; nothing is undone, and the next merge of
+//!   these tables begins where it ended (`pick/hot.rs`).
 //! - HM3 No more room is taken than the plan says: a step, and a table of each other run.
 //!
 //! Tests: `promotion/flush_tests.rs`, the model test.

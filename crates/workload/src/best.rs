@@ -1,4 +1,5 @@
-//! The best hit rate there can be: an oracle that keeps the most often requested records in the fast capacity.
+//! The best hit rates there can be: an oracle that keeps the most often requested records in the fast capacity, and one that only
+//! knows what was requested before.
 //!
 //! Closed forms where there are some, tested against the sorted list of all probabilities.
 
@@ -120,9 +121,62 @@ pub fn best_possible_hit_rate(distribution: KeyDistribution, records: u64, kept:
     }
 }
 
+/// With more records than this nobody waits for [`best_learnt_hit_rate`].
+const LEARNT_RECORDS_MAX: u64 = 10_000_000;
+
+/// When the last record worth keeping was requested so often, counts tell the records apart.
+const REQUESTS_KNOWN: f64 = 500.0;
+
+/// Share of requests that go to the `kept` of `records` records that were requested most in the `requests` before, ties broken by chance: what
+/// nobody can pass who begins without knowing anything. `None` for keys that change with time, and for more than ten million records.
+#[must_use]
+pub fn best_learnt_hit_rate(
+    distribution: KeyDistribution,
+    records: u64,
+    kept: u64,
+    requests: f64,
+) -> Option<f64> {
+    if matches!(distribution, KeyDistribution::Latest | KeyDistribution::Dynamic)
+        || records > LEARNT_RECORDS_MAX
+    {
+        return None;
+    }
+    let shares = probabilities(distribution, records);
+    let best = best_possible_hit_rate(distribution, records, kept);
+    let last =
+        usize::try_from(kept).ok().and_then(|kept| kept.checked_sub(1)).filter(|last| *last < shares.len());
+    let Some(last) = last else { return Some(best) };
+    let mut ranked = shares.clone();
+    let (_, last_share, _) = ranked.select_nth_unstable_by(last, |a, b| b.total_cmp(a));
+    if *last_share * requests > REQUESTS_KNOWN {
+        return Some(best);
+    }
+    // A record is requested as often as a Poisson variable says; from the records never requested up, until the others fit.
+    let mut chances: Vec<f64> = shares.iter().map(|share| (-share * requests).exp()).collect();
+    let mut behind: Vec<f64> = chances.iter().map(|chance| 1.0 - chance).collect();
+    let kept = kept as f64;
+    let mut times = 0.0;
+    loop {
+        let more_often: f64 = behind.iter().sum();
+        if more_often <= kept {
+            let as_often: f64 = chances.iter().sum();
+            let part = if as_often > 0.0 { ((kept - more_often) / as_often).min(1.0) } else { 0.0 };
+            let each = shares.iter().zip(&behind).zip(&chances);
+            return Some(each.map(|((share, behind), chance)| share * (behind + part * chance)).sum());
+        }
+        times += 1.0;
+        for ((share, chance), behind) in shares.iter().zip(&mut chances).zip(&mut behind) {
+            *chance *= share * requests / times;
+            *behind = (*behind - *chance).max(0.0);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     #[test]
     fn closed_forms_agree_with_the_sorted_probabilities() {
@@ -137,6 +191,45 @@ mod tests {
                 assert!((slow - fast).abs() < 2e-3, "{name}, {kept} kept: {slow} by hand, {fast}");
             }
         }
+    }
+
+    #[test]
+    fn what_can_be_learnt_is_what_counting_all_requests_gives() {
+        let (records, kept, requests) = (2_000, 200, 3_000);
+        for name in ["uniform", "hotspot:5", "zipf:0.99", "ycsb-zipf:0.9"] {
+            let distribution: KeyDistribution = name.parse().unwrap();
+            let shares = probabilities(distribution, records);
+            let sum_up = |sum: &mut f64, share: &f64| {
+                *sum += share;
+                Some(*sum)
+            };
+            let ends: Vec<f64> = shares.iter().scan(0.0, sum_up).collect();
+            let mut rates = Vec::new();
+            for seed in 0..30 {
+                let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+                let mut counts: Vec<(u32, u64, f64)> =
+                    shares.iter().map(|share| (0, rng.random(), *share)).collect();
+                for _ in 0..requests {
+                    let point: f64 = rng.random();
+                    counts[ends.partition_point(|end| *end <= point).min(ends.len() - 1)].0 += 1;
+                }
+                counts.sort_by_key(|one| std::cmp::Reverse((one.0, one.1)));
+                rates.push(counts.iter().take(kept).map(|one| one.2).sum::<f64>());
+            }
+            let counted = rates.iter().sum::<f64>() / rates.len() as f64;
+            let learnt =
+                best_learnt_hit_rate(distribution, records, kept as u64, f64::from(requests)).unwrap();
+            assert!((learnt - counted).abs() < 0.01, "{name}: {learnt}, counted {counted}");
+            let best = best_possible_hit_rate(distribution, records, kept as u64);
+            assert!(learnt < best + 2e-3, "{name}: {learnt} of {best}");
+        }
+        let all =
+            |requests| best_learnt_hit_rate("zipf:0.99".parse().unwrap(), 2_000, 200, requests).unwrap();
+        assert!(
+            all(0.0) < 0.11
+                && all(1e7) > best_possible_hit_rate("zipf:0.99".parse().unwrap(), 2_000, 200) - 0.01
+        );
+        assert_eq!(best_learnt_hit_rate(KeyDistribution::Dynamic, 2_000, 200, 1.0), None);
     }
 
     #[test]

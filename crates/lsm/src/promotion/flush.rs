@@ -42,7 +42,7 @@ const AHEAD: u64 = 2;
 /// The hot level leaves this part of the fast tier's levels to what is on its way down.
 const PIPELINE: u64 = 6;
 /// The last part in so many of the hot level's room is for records that were hot before they were read from the slow tier.
-const TIGHT: u64 = 8;
+const TIGHT: u64 = 12;
 
 /// After a flush that could not be done, the next one waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -263,10 +263,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_eighth_of_the_hot_levels_room_is_not_for_what_was_read_once() {
+    fn the_last_part_of_the_hot_levels_room_is_not_for_what_was_read_once() {
         let of = |hot: u64| FastLevels { usable: 600, used: 0, hot, level_zero_growth: 0 };
         assert_eq!(of(0).hot_max(), 500);
-        assert_eq!([430, 434, 435, 500].map(|hot| of(hot).hot_level_is_tight()), [false, false, true, true]);
+        assert_eq!([440, 451, 452, 500].map(|hot| of(hot).hot_level_is_tight()), [false, false, true, true]);
         assert!(of(490).hot_level_may_grow(10) && !of(490).hot_level_may_grow(11));
     }
 }
