@@ -158,9 +158,8 @@ impl Files {
         // Where hot records fill the fast tier, theirs are most of what is wanted again.
         let block_bytes =
             if config.is_tiered() { config.hot_block_bytes } else { config.block_size(Tier::Fast) };
-        let block_bytes = block_bytes as u64;
-        let blocks =
-            Arc::new(Blocks::new(memory.cache_capacity(), block_bytes, config.seed.unwrap_or_default()));
+        let seed = config.seed.unwrap_or_default();
+        let blocks = Arc::new(Blocks::new(memory.cache_capacity(), block_bytes as u64, seed));
         let open: Arc<Mutex<OpenTables>> = Arc::default();
         memory.yields(Arc::clone(&blocks) as _);
         memory.closes(Arc::clone(&open) as _);

@@ -18,7 +18,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// The paper's, for a fast disk of `fast_bytes`; of the two values it names for `R`, `R_hs` and the size of the fast disk, the latter. With
-    /// `R_hs`, of a hotspot that fills it one key in a hundred happens not to be accessed until its counter is used up.
+    /// `R_hs`, of a hotspot that fills it about one key in a hundred would by chance not be accessed until its counter is used up.
     #[must_use]
     pub const fn of_fast(fast_bytes: u64) -> Self {
         let hot_bytes_max = fast_bytes / 10 * 7;

@@ -15,7 +15,7 @@ fn every_configuration_answers_as_the_model_does() {
     let operations = number("KELVIN_MODEL_OPS", 3_000);
     let first = number("KELVIN_MODEL_SEED", 0);
     let mut moved = Moved::default();
-    for seed in first..first + number("KELVIN_MODEL_SEEDS", 2) {
+    for seed in first..first + number("KELVIN_MODEL_SEEDS", 4) {
         for configuration in &ALL {
             match run(configuration, seed, operations, 150) {
                 Ok(one) => moved.add(one),
@@ -24,6 +24,6 @@ fn every_configuration_answers_as_the_model_does() {
         }
     }
     let Moved { flushed_bytes, promoted_bytes, retained_bytes, lifted_bytes, damaged_tables } = moved;
-    assert!(flushed_bytes > 10_000 && promoted_bytes > 0 && retained_bytes > 10_000, "{moved:?}");
+    assert!(flushed_bytes > 10_000 && promoted_bytes > 1_000 && retained_bytes > 10_000, "{moved:?}");
     assert!(lifted_bytes > 1_000 && damaged_tables > 0, "{moved:?}");
 }

@@ -48,7 +48,7 @@ const TIGHT: u64 = 12;
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// The tables of the fast tier, bytes.
-struct FastLevels {
+pub(super) struct FastLevels {
     /// What they may fill.
     usable: u64,
     /// What they do.
@@ -68,6 +68,12 @@ impl FastLevels {
     /// True if the hot level has little room left for records that nobody knows to be hot.
     const fn hot_level_is_tight(&self) -> bool {
         self.hot > self.hot_max() / TIGHT * (TIGHT - 1)
+    }
+
+    /// What no level fills and no step of a compaction will want soon.
+    pub(super) const fn spare(&self) -> u64 {
+        let used = self.used.saturating_add(self.level_zero_growth);
+        self.usable.saturating_sub(used).saturating_sub(self.usable / SLACK)
     }
 
     const fn hot_max(&self) -> u64 {
@@ -124,9 +130,10 @@ impl Engine {
         // With room to spare it costs next to nothing to keep what was read once: dropping a copy writes nothing. And where many are
         // read again, too few were kept; but not for want of room, which is better left to those.
         let again = taken.iter().filter(|(_, record)| record.was_hot).count();
-        let regrets = again * REGRET >= taken.len() && !self.fast_levels_now().hot_level_is_tight();
+        let fast = self.fast_levels_now();
+        let regrets = again * REGRET >= taken.len() && !fast.hot_level_is_tight();
         let keeps_all = !parts.hotness_check || regrets;
-        let mut spare_bytes = if keeps_all { u64::MAX } else { self.spare_fast_bytes() };
+        let mut spare_bytes = if keeps_all { u64::MAX } else { fast.spare() };
         let is_wanted = |(key, record): &(Bytes, Promoted)| {
             let bytes = (key.len() + record.stored.len()) as u64;
             let is_wanted = record.was_hot || spare_bytes > bytes;
@@ -175,7 +182,7 @@ impl Engine {
         self.config.hot_parts.promotion_by_flush && !self.promotion_waits.load(Ordering::Relaxed)
     }
 
-    fn fast_levels_now(&self) -> FastLevels {
+    pub(super) fn fast_levels_now(&self) -> FastLevels {
         let versions = self.versions_now();
         let newest: u64 = versions.iter().map(|version| version.levels[0].size_bytes()).sum();
         let newest_max = self.config.memtable_bytes.saturating_mul(self.config.level0_compact_at as u64);
@@ -198,13 +205,6 @@ impl Engine {
             return 0;
         }
         fast.level_zero_growth.saturating_add(AHEAD * self.config.promotion_bytes_max)
-    }
-
-    /// What of the fast tier no level fills and no step of a compaction will want soon, bytes.
-    pub(super) fn spare_fast_bytes(&self) -> u64 {
-        let fast = self.fast_levels_now();
-        let used = fast.used.saturating_add(fast.level_zero_growth);
-        fast.usable.saturating_sub(used).saturating_sub(fast.usable / SLACK)
     }
 
     fn write_run(&self, keyspace: &KeyspaceState, hot: &Records) -> Result<()> {

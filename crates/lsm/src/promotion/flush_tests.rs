@@ -275,7 +275,7 @@ fn a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended() {
 /// Writes until the fast tier has nothing to spare.
 fn fill_fast(world: &World, db: &Db) {
     let mut numbers = 0..100_000;
-    while db.engine.spare_fast_bytes() > 0 {
+    while db.engine.fast_levels_now().spare() > 0 {
         let number = numbers.next().expect("the fast tier is full some day");
         db.put(format!("other{number:05}").as_bytes(), &value(number, "fill")).unwrap();
         world.settle();

@@ -92,7 +92,6 @@ impl<'a> OutputWriter<'a> {
             .as_ref()
             .map_or(0, |begin| shape.grandparents.partition_point(|file| !file.meta.reaches(begin)));
         let (outputs, memory, tables) = (&*ctx.outputs, ctx.memory.clone(), Vec::new());
-        let (overlapped_bytes, ended_bytes) = (0, 0);
         Self {
             shape,
             outputs,
@@ -101,8 +100,8 @@ impl<'a> OutputWriter<'a> {
             open: None,
             begin,
             grandparent,
-            overlapped_bytes,
-            ended_bytes,
+            overlapped_bytes: 0,
+            ended_bytes: 0,
             tables,
         }
     }

@@ -175,7 +175,9 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
 /// What `bytes` of the inputs of `plan` take when they are written: merging adds at most the framing of tables cut anew, each of
 /// which ends in a block of the disk begun.
 pub(super) fn with_framing(plan: &Plan, bytes: u64, table_bytes: u64) -> u64 {
-    let cut = plan.input_bytes / table_bytes + plan.boundaries.len() as u64 + 1;
+    // Above others tables may end half full, where one of those ends.
+    let by_size = plan.input_bytes / table_bytes * if plan.grandparents.is_empty() { 1 } else { 2 };
+    let cut = by_size + plan.boundaries.len() as u64 + 1;
     bytes + bytes / 32 + (cut + 1) * TABLE_FRAMING_BYTES
 }
 
