@@ -1,7 +1,8 @@
 //! The unsorted buffer: where accesses are written first (paper §3.2).
 //!
 //! Readers never wait: a thread has a shard of its own, and if that is taken it tries the others once and then lets the access
-//! go. A full shard is handed over by a swap. Accesses are lost, and counted, when everything is taken or when more full shards
+//! go. A full shard is handed over by a swap. Shards are small, so that most of the memory is where all threads fill it, and what is sorted at once
+//! is much: it becomes a run, and each run costs a file. Accesses are lost, and counted, when everything is taken or when more full shards
 //! wait than may. No order is kept among shards: an access is stamped when it is sorted, and the clocks are far coarser than that.
 //!
 //! Tests stand below.
@@ -10,14 +11,13 @@ use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
 use parking_lot::Mutex;
 
-/// An access in a shard: the key's length, the value's, then the key.
-const HEADER_BYTES: usize = 4 + 4;
 /// Shards: more than that many threads share them.
 const SHARDS: usize = 16;
 
-/// Accesses as they came.
+/// Accesses as they came: of each the length of the value, a varint, and the key behind its length.
 #[derive(Debug, Default)]
 pub struct Accesses {
     bytes: Vec<u8>,
@@ -26,11 +26,8 @@ pub struct Accesses {
 
 impl Accesses {
     fn push(&mut self, key: &[u8], value_len: u32) {
-        // Longer keys are refused by whoever writes them.
-        let key_len = u32::try_from(key.len()).unwrap_or(u32::MAX);
-        self.bytes.extend_from_slice(&key_len.to_le_bytes());
-        self.bytes.extend_from_slice(&value_len.to_le_bytes());
-        self.bytes.extend_from_slice(key);
+        put_varint(&mut self.bytes, u64::from(value_len));
+        put_bytes(&mut self.bytes, key);
         self.count += 1;
     }
 
@@ -44,17 +41,25 @@ impl Accesses {
         self.bytes.len()
     }
 
-    /// Each access: key and length of the value.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
+    /// Where each access begins.
+    pub fn places(&self) -> impl Iterator<Item = usize> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
-            let (header, tail) = rest.split_at_checked(HEADER_BYTES)?;
-            let number = |at: usize| header.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-            let (key, next) = tail.split_at_checked(usize::try_from(number(0)?).ok()?)?;
-            rest = next;
-            Some((key, number(4)?))
+            let place = self.bytes.len() - rest.len();
+            next_of(&mut rest).map(|_| place)
         })
     }
+
+    /// The access that begins at `place`: key and length of the value.
+    pub fn at(&self, place: usize) -> Option<(&[u8], u32)> {
+        next_of(&mut self.bytes.get(place..)?)
+    }
+}
+
+/// The first access in `bytes`.
+fn next_of<'a>(bytes: &mut &'a [u8]) -> Option<(&'a [u8], u32)> {
+    let value_len = u32::try_from(get_varint(bytes)?).ok()?;
+    Some((get_bytes(bytes)?, value_len))
 }
 
 /// The buffer. See the module's documentation.
@@ -86,15 +91,15 @@ fn own_shard() -> usize {
 }
 
 impl AccessBuffer {
-    /// A buffer that takes about `bytes`, half of them in shards that are full and wait.
+    /// A buffer that takes about `bytes`, four fifths of them in shards that are full and wait.
     pub fn new(bytes: usize) -> Self {
-        let shard_bytes = (bytes / 2 / SHARDS).max(1 << 10);
+        let shard_bytes = (bytes / 5 / SHARDS).max(1 << 10);
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             shard_bytes,
             full: Mutex::default(),
             waiting_bytes: AtomicUsize::new(0),
-            waiting_bytes_max: (bytes / 2).max(2 * shard_bytes),
+            waiting_bytes_max: (bytes / 5 * 4).max(2 * shard_bytes),
             lost: AtomicU64::new(0),
         }
     }
@@ -120,7 +125,12 @@ impl AccessBuffer {
             return true;
         }
         full.push(accesses);
-        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.waiting_bytes_max / 2
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.sorted_bytes()
+    }
+
+    /// What waits when it is time to sort it, bytes; beyond it there is room for what comes until that is done.
+    const fn sorted_bytes(&self) -> usize {
+        self.waiting_bytes_max / 3 * 2
     }
 
     /// Takes what is full.
@@ -140,7 +150,7 @@ impl AccessBuffer {
 
     /// True if enough waits to be sorted.
     pub fn wants_sorting(&self) -> bool {
-        self.waiting_bytes.load(Ordering::Relaxed) >= self.waiting_bytes_max / 2
+        self.waiting_bytes.load(Ordering::Relaxed) >= self.sorted_bytes()
     }
 
     /// Accesses that were let go.
@@ -148,9 +158,10 @@ impl AccessBuffer {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Memory it may take, with what is being sorted, bytes: full shards wait, others were taken, and of those there is a list.
+    /// Memory it may take, with what is being sorted, bytes: full shards wait, others were taken, and of those there is a list of
+    /// their places, a third or so of their size.
     pub const fn memory_bytes_max(&self) -> usize {
-        3 * self.waiting_bytes_max + SHARDS * self.shard_bytes
+        self.waiting_bytes_max / 3 * 7 + SHARDS * self.shard_bytes
     }
 }
 
@@ -159,8 +170,11 @@ mod tests {
     use super::*;
 
     fn all(taken: &[Accesses]) -> Vec<(Vec<u8>, u32)> {
-        let mut all: Vec<_> =
-            taken.iter().flat_map(|one| one.iter().map(|(key, len)| (key.to_vec(), len))).collect();
+        let mut all: Vec<_> = taken
+            .iter()
+            .flat_map(|one| one.places().map(|place| one.at(place).unwrap()))
+            .map(|(key, len)| (key.to_vec(), len))
+            .collect();
         all.sort();
         all
     }

@@ -1,5 +1,11 @@
 //! Leveled compaction of RALT's own runs (paper §3.2), so that a hotness check asks few filters.
+//!
+//! The runs of level 0 go down together, step by step through the keys: some runs of level 1 and what lies over them, an install, and on.
+//! Level 1 may be `T` times as large as level 0, so that what is tracked of all but large disks is one level of sorted runs, and nothing is
+//! merged twice on its way. Of a deeper level a run goes at a time. Evictions go by the same steps (`evict.rs`). Tests: `tests.rs`, `tests/shape.rs`.
 
+use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kelvin_base::{KeyRange, Result};
@@ -8,30 +14,40 @@ use crate::core::{Core, Fate, Work};
 use crate::record::Record;
 use crate::version::{LEVELS, Placed, Version, is_hot_in};
 
+/// Runs of the level below that a step takes.
+pub const STEP_RUNS: usize = 4;
+
+/// A step of a merge: of the runs up to the number `begun`, from the key `from` on, into level `into`. It goes no further in that level than
+/// to the run of the key `last`.
+#[derive(Debug)]
+pub struct Step<'a> {
+    pub into: usize,
+    pub begun: u64,
+    pub from: &'a [u8],
+    pub last: Option<&'a [u8]>,
+}
+
 impl Core {
     /// Bytes that `level` (1 or deeper) may have.
     fn level_bytes_max(&self, level: usize) -> u64 {
-        let first = (self.options.buffer_bytes as u64).saturating_mul(self.options.level0_runs as u64);
         let ratio = self.options.level_ratio.max(2);
-        (1..level).fold(first, |bytes, _| bytes.saturating_mul(ratio))
+        (0..level).fold(self.options.level0_bytes(), |bytes, _| bytes.saturating_mul(ratio))
     }
 
     /// Merges one level's runs into the next where a level has too many; false if none has.
     pub fn compact(&self, work: &mut Work) -> Result<bool> {
         let version = self.version.load_full();
-        let (level, taken) = if version.levels[0].len() >= self.options.level0_runs.max(1) {
-            (0, version.levels[0].clone())
-        } else {
-            let is_full = |&level: &usize| version.level_bytes(level) > self.level_bytes_max(level);
-            let Some(level) = (1..LEVELS - 1).find(is_full) else { return Ok(false) };
-            (level, vec![next_of(&work.compacted_to[level], &version.levels[level])])
-        };
-        let Some(first) = taken.iter().map(Placed::first).min() else { return Ok(false) };
-        let Some(last) = taken.iter().map(|placed| placed.run.last()).max() else { return Ok(false) };
-        let range = KeyRange::closed(first, last);
-        let below: Vec<Placed> =
-            version.levels[level + 1].iter().filter(|placed| placed.meets(range)).cloned().collect();
-        let inputs: Vec<Placed> = taken.iter().chain(&below).cloned().collect();
+        if version.levels[0].len() >= self.options.level0_runs.max(1) {
+            drop(version);
+            self.compact_newest(work)?;
+            return Ok(true);
+        }
+        let is_full = |&level: &usize| version.level_bytes(level) > self.level_bytes_max(level);
+        let Some(level) = (1..LEVELS - 1).find(is_full) else { return Ok(false) };
+        let taken = next_of(&work.compacted_to[level], &version.levels[level]);
+        let range = KeyRange::closed(taken.first(), taken.run.last());
+        let below = version.levels[level + 1].iter().filter(|placed| placed.meets(range));
+        let inputs: Vec<Placed> = std::iter::once(&taken).chain(below).cloned().collect();
         let gone: Vec<u64> = inputs.iter().map(|placed| placed.run.number()).collect();
         let now = work.now;
         let fate =
@@ -39,7 +55,7 @@ impl Core {
         let knows = |key: &[u8]| is_hot_in(&version.levels[level + 2..], key);
         let runs = self.rewrite(work, &knows, inputs, KeyRange::ALL, fate)?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        work.compacted_to[level] = last.to_vec();
+        work.compacted_to[level] = taken.run.last().to_vec();
         let mut next = Version { now, ..Version::clone(&version) };
         for level in [level, level + 1] {
             next.levels[level].retain(|placed| !gone.contains(&placed.run.number()));
@@ -48,6 +64,72 @@ impl Core {
         drop(version);
         self.install(work, next);
         Ok(true)
+    }
+
+    /// Merges the runs that level 0 has now into level 1.
+    fn compact_newest(&self, work: &mut Work) -> Result<()> {
+        let (begun, now) = (work.next_number, work.now);
+        loop {
+            let version = self.version.load_full();
+            let taken = || version.levels[0].iter().filter(|placed| placed.run.number() <= begun);
+            let Some(first) = taken().map(Placed::first).min() else { break };
+            let last = taken().map(|placed| placed.run.last()).max();
+            // Nothing of a run below may lie before the step.
+            let under = version.levels[1].iter().find(|placed| placed.meets(KeyRange::closed(first, first)));
+            let from = under.map_or(first, |placed| placed.first().min(first));
+            let fate =
+                |key: &[u8], record: &Record| Fate::Keep { is_hot: self.is_hot(&version, now, key, record) };
+            self.merge_step(work, &Step { into: 1, begun, from, last }, &fate)?;
+        }
+        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Does a step, and sorts what waits for it meanwhile; the key at which the next one begins. Runs that came after the merge had begun take
+    /// no part, and runs that it has written lie before `from`.
+    pub fn merge_step(
+        &self,
+        work: &mut Work,
+        step: &Step<'_>,
+        fate: &dyn Fn(&[u8], &Record) -> Fate,
+    ) -> Result<Option<Vec<u8>>> {
+        let &Step { into, begun, from, last } = step;
+        let version = self.version.load_full();
+        let below = &version.levels[into];
+        let ahead = &below[below.partition_point(|placed| placed.first() < from)..];
+        let wanted = |placed: &&Placed| last.is_none_or(|last| placed.first() <= last);
+        let count = ahead.iter().take(STEP_RUNS).take_while(wanted).count();
+        let end = ahead.get(count).map(|placed| placed.run.first().to_vec());
+        let range = KeyRange { start: from, end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded) };
+        let levels = &version.levels[..=into];
+        let met = levels.iter().flatten().filter(|placed| placed.meets(range));
+        let inputs = met.filter(|placed| placed.run.number() <= begun).cloned().collect();
+        let knows = |key: &[u8]| is_hot_in(&version.levels[into + 1..], key);
+        let runs = self.rewrite(work, &knows, inputs, range, fate)?;
+        let mut next = Version { now: work.now, ..Version::clone(&version) };
+        for level in &mut next.levels[..=into] {
+            cut(level, begun, from, end.as_deref());
+        }
+        place(&mut next.levels[into], runs.into_iter().map(Placed::whole));
+        drop(version);
+        self.install(work, next);
+        if self.buffer.wants_sorting() {
+            self.flush(work, &self.buffer.take_full())?;
+        }
+        Ok(end)
+    }
+}
+
+/// Takes the records from `from` to `end` out of the runs of `level` up to the number `begun`: those that end there go, others
+/// count from `end` on. Younger runs stay as they are: they lie before `from`, or came meanwhile.
+fn cut(level: &mut Vec<Placed>, begun: u64, from: &[u8], end: Option<&[u8]>) {
+    let takes_part = |placed: &Placed| placed.run.number() <= begun && placed.run.last() >= from;
+    let reaches_on = |placed: &Placed| end.is_some_and(|end| placed.run.last() >= end);
+    level.retain(|placed| !takes_part(placed) || reaches_on(placed));
+    let Some(end) = end else { return };
+    let end: Arc<[u8]> = end.into();
+    for placed in level.iter_mut().filter(|placed| takes_part(placed) && placed.first() < &*end) {
+        placed.from = Some(Arc::clone(&end));
     }
 }
 
@@ -61,3 +143,5 @@ pub fn place(level: &mut Vec<Placed>, runs: impl Iterator<Item = Placed>) {
     level.extend(runs);
     level.sort_by(|a, b| a.run.first().cmp(b.run.first()));
 }
+
+const _: () = assert!(LEVELS > 2, "level 0 and evictions are merged into a level below it");

@@ -2,30 +2,25 @@
 //!
 //! One scan of all runs, merged, finds out how much is stable and draws the samples for the two score thresholds. A second one
 //! merges everything into the deepest level and drops what is below the physical one; what lies between the two stays and is not
-//! hot. What the runs may pin of the memory limits the physical size too. With auto-tuning unstable records go first: all of them, as Algorithm 1 says, so that what is unstable at the next
-//! eviction was accessed since this one.
+//! hot. What the runs may pin of the memory limits the physical size too. With auto-tuning unstable records go first: all of them,
+//! as Algorithm 1 says, so that what is unstable at the next eviction was accessed since this one.
 //!
 //! The second scan goes step by step through the keys: some runs of the deepest level and what overlaps them, an install, and
 //! on. So it needs room for one step's runs only, what it has merged is in force at once, and accesses that come meanwhile are
-//! flushed between the steps. Tests: `tests.rs`.
+//! flushed between the steps. Tests: `tests.rs`, `tests/shape.rs`.
 
-use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kelvin_base::{KeyRange, Result};
 
-use crate::compact::place;
+use crate::compact::Step;
 use crate::core::{Core, Fate, Work};
 use crate::limits::Limits;
 use crate::merge::Merged;
 use crate::record::{Record, physical_size};
 use crate::run::Sizes;
 use crate::threshold::Sampler;
-use crate::version::{LEVELS, Placed, Version};
-
-/// Runs of the deepest level that a step takes.
-pub const STEP_RUNS: usize = 4;
+use crate::version::Version;
 
 /// What an eviction decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,14 +53,20 @@ impl Core {
         let next = Version { hot_score, limits, now, ..Version::clone(&self.version.load()) };
         self.install(work, next);
         let deepest = self.version.load().deepest().max(1);
-        let begun = work.next_number;
+        let (begun, tunes) = (work.next_number, self.options.has_auto_tuning);
         let mut start: Option<Vec<u8>> = Some(Vec::new());
         // Each step leaves a version that holds: a store that is being closed does not wait for the rest.
         while let Some(from) = start.take().filter(|_| !self.is_closing.load(Ordering::Relaxed)) {
-            start = self.evict_step(work, (deepest, begun), &from, &verdict)?;
-            if self.buffer.wants_sorting() {
-                self.flush(work, &self.buffer.take_full())?;
-            }
+            let (epoch, now) = (self.epoch(work), work.now);
+            let fate = |key: &[u8], record: &Record| {
+                let score = self.score(now, key, record);
+                if (tunes && !record.is_stable(epoch)) || score < verdict.keep_score {
+                    Fate::Drop
+                } else {
+                    Fate::Keep { is_hot: score >= verdict.hot_score }
+                }
+            };
+            start = self.merge_step(work, &Step { into: deepest, begun, from: &from, last: None }, &fate)?;
         }
         self.counters.evictions.fetch_add(1, Ordering::Relaxed);
         let version = self.version.load();
@@ -126,57 +127,4 @@ impl Core {
             u128::from(physical_bytes) * u128::from(pinned_bytes) / (version.memory_bytes() as u128).max(1);
         if physical_bytes == 0 { first } else { first.min(u64::try_from(by_memory).unwrap_or(u64::MAX)) }
     }
-
-    /// One step from the key `from` on, into the level `deepest`; the key at which the next begins. Runs of level 0 that came
-    /// after the one numbered `begun` take no part.
-    fn evict_step(
-        &self,
-        work: &mut Work,
-        (deepest, begun): (usize, u64),
-        from: &[u8],
-        verdict: &Verdict,
-    ) -> Result<Option<Vec<u8>>> {
-        let version = self.version.load_full();
-        let mut ahead = version.levels[deepest].iter().filter(|placed| placed.run.first() >= from);
-        // Runs that this eviction has written already lie before `from`.
-        let count = ahead.by_ref().take(STEP_RUNS).count();
-        let end = if count == 0 { None } else { ahead.next().map(|placed| placed.run.first().to_vec()) };
-        let range = KeyRange { start: from, end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded) };
-        let mut inputs = version.meeting(range);
-        inputs.retain(|placed| placed.run.number() <= begun);
-        let epoch = self.epoch(work);
-        let (tunes, now) = (self.options.has_auto_tuning, work.now);
-        let fate = |key: &[u8], record: &Record| {
-            let score = self.score(now, key, record);
-            if (tunes && !record.is_stable(epoch)) || score < verdict.keep_score {
-                Fate::Drop
-            } else {
-                Fate::Keep { is_hot: score >= verdict.hot_score }
-            }
-        };
-        let runs = self.rewrite(work, &|_| false, inputs, range, fate)?;
-        let mut next = Version { now, ..Version::clone(&version) };
-        for level in &mut next.levels {
-            cut(level, begun, from, end.as_deref());
-        }
-        place(&mut next.levels[deepest], runs.into_iter().map(Placed::whole));
-        drop(version);
-        self.install(work, next);
-        Ok(end)
-    }
 }
-
-/// Takes the records from `from` to `end` out of the runs of `level` up to the number `begun`: those that end there go, others
-/// count from `end` on. Younger runs stay as they are: they lie before `from`, or came meanwhile.
-fn cut(level: &mut Vec<Placed>, begun: u64, from: &[u8], end: Option<&[u8]>) {
-    let takes_part = |placed: &Placed| placed.run.number() <= begun && placed.run.last() >= from;
-    let reaches_on = |placed: &Placed| end.is_some_and(|end| placed.run.last() >= end);
-    level.retain(|placed| !takes_part(placed) || reaches_on(placed));
-    let Some(end) = end else { return };
-    let end: Arc<[u8]> = end.into();
-    for placed in level.iter_mut().filter(|placed| takes_part(placed) && placed.first() < &*end) {
-        placed.from = Some(Arc::clone(&end));
-    }
-}
-
-const _: () = assert!(LEVELS > 2, "an eviction merges into a level below level 0");

@@ -9,27 +9,40 @@ use crate::core::{Core, Outputs, Work};
 use crate::record::Record;
 use crate::version::{Placed, Version};
 
+/// Where each access of `taken` lies: which of them, and where it begins there.
+fn places(taken: &[Accesses]) -> Vec<(u32, u32)> {
+    let count: u64 = taken.iter().map(Accesses::count).sum();
+    let mut places = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+    for (at, accesses) in (0..).zip(taken) {
+        let is_storable =
+            |&place: &usize| accesses.at(place).is_some_and(|(key, _)| key.len() <= KEY_BYTES_MAX);
+        let all = accesses.places().filter(is_storable);
+        places.extend(all.filter_map(|place| Some((at, u32::try_from(place).ok()?))));
+    }
+    places
+}
+
 impl Core {
     /// Sorts `taken`, merges the accesses of each key, and installs them as the newest runs of level 0.
     pub fn flush(&self, work: &mut Work, taken: &[Accesses]) -> Result<()> {
-        let mut accesses: Vec<(&[u8], u32)> = taken.iter().flat_map(Accesses::iter).collect();
-        accesses.retain(|(key, _)| key.len() <= KEY_BYTES_MAX);
-        if accesses.is_empty() {
+        let mut places = places(taken);
+        if places.is_empty() {
             return Ok(());
         }
-        self.tick(work, &accesses);
-        // Stable: of one key, the access noted later stays behind.
-        accesses.sort_by_key(|(key, _)| *key);
+        let access = |&(at, place): &(u32, u32)| taken.get(at as usize)?.at(place as usize);
+        let key = |place: &(u32, u32)| access(place).map(|access| access.0);
+        self.tick(work, places.iter().filter_map(access));
+        // Of one key, the access noted later stays behind.
+        places.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then(a.cmp(b)));
         let version = self.version.load_full();
         let (now, epoch, scoring) = (work.now, self.epoch(work), self.options.scoring);
         let knows = |key: &[u8]| version.is_hot(key);
         let mut outputs = Outputs::new(self, &knows);
-        for same in accesses.chunk_by(|a, b| a.0 == b.0) {
-            let each = same.iter().map(|&(_, value_len)| Record::accessed(value_len, scoring, now, epoch));
-            let Some(record) = each.reduce(|older, newer| Record::merge(scoring, &older, &newer)) else {
-                continue;
-            };
-            let key = same[0].0;
+        for same in places.chunk_by(|a, b| key(a) == key(b)) {
+            let each = same.iter().filter_map(access);
+            let each = each.map(|(_, value_len)| Record::accessed(value_len, scoring, now, epoch));
+            let record = each.reduce(|older, newer| Record::merge(scoring, &older, &newer));
+            let Some((key, record)) = key(&same[0]).zip(record) else { continue };
             outputs.add(work, key, &record, self.is_hot(&version, now, key, &record))?;
         }
         let runs = outputs.finish()?;
@@ -42,13 +55,14 @@ impl Core {
     }
 
     /// Moves the clocks on by `accesses`.
-    fn tick(&self, work: &mut Work, accesses: &[(&[u8], u32)]) {
-        let bytes: u64 = accesses.iter().map(|(key, len)| key.len() as u64 + u64::from(*len)).sum();
+    fn tick<'a>(&self, work: &mut Work, accesses: impl Iterator<Item = (&'a [u8], u32)>) {
+        let each = accesses.map(|(key, len)| (1, key.len() as u64 + u64::from(len)));
+        let (count, bytes) = each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         work.accessed_bytes = work.accessed_bytes.saturating_add(bytes);
-        work.now.accesses += accesses.len() as u64;
+        work.now.accesses += count;
         work.now.slice =
             u32::try_from(work.accessed_bytes / self.options.slice_bytes.max(1)).unwrap_or(u32::MAX);
-        self.counters.accesses.fetch_add(accesses.len() as u64, Ordering::Relaxed);
+        self.counters.accesses.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Flushes `taken`, and keeps the levels in shape.

@@ -8,11 +8,15 @@ use kelvin_base::events::TrackerSizes;
 use kelvin_base::{Executor, Lane};
 use kelvin_storage::{ALIGNMENT, IoMode, Storage};
 
+use crate::compact::STEP_RUNS;
 use crate::limits::{Bounds, Limits};
 use crate::score::Scoring;
 
 /// The paper's α.
 const ALPHA: f64 = 0.999;
+/// γ: the fast disk's size over the bytes accessed in a slice. The paper names 10, its code a slice for each thousandth of the hot set's limit: with ten, what was hot is
+/// hotter for long than what is, since half of a score is left after 69 times the size of the fast disk was accessed; with this, after 1.4 times.
+const SLICES_IN_FAST: u64 = 500;
 /// Filter bits a hot key (the paper's are 20).
 const FILTER_BITS_PER_KEY: u32 = 16;
 /// What is read of a run at once, and gathered before it is written, bytes.
@@ -97,13 +101,13 @@ impl Options {
     #[must_use]
     pub fn of_fast(fast_bytes: u64, owner: [u8; 16]) -> Self {
         // Accesses of a thousandth of the disk, or so, at a record's physical size.
-        let buffer = usize::try_from(fast_bytes / 280).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
+        let buffer = usize::try_from(fast_bytes / 320).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
         Self {
             owner,
             fast_bytes,
             scoring: Scoring::Exponential { alpha: ALPHA },
             keeps_scoring: false,
-            slice_bytes: (fast_bytes / 10).max(1),
+            slice_bytes: (fast_bytes / SLICES_IN_FAST).max(1),
             bounds: Bounds::of_fast(fast_bytes),
             first: Limits::first(fast_bytes),
             has_auto_tuning: true,
@@ -113,7 +117,7 @@ impl Options {
             io_bytes: IO_BYTES,
             run_bytes: (fast_bytes / 400).clamp(RUN_BYTES_MIN, 16 << 20),
             level_ratio: 10,
-            level0_runs: 4,
+            level0_runs: 6,
             filter_bits_per_key: FILTER_BITS_PER_KEY,
             seed: 1,
         }
@@ -125,13 +129,13 @@ impl Options {
         Self { first: Limits { hot_bytes, ..self.first }, has_auto_tuning: false, ..self }
     }
 
-    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, a quarter for what
+    /// The same within `memory_bytes`: a fifth for accesses that are not sorted yet or are being sorted, a quarter for what
     /// the runs pin, the rest for merges.
     #[must_use]
     pub fn within_memory(self, memory_bytes: u64) -> Self {
         let part = |by: u64| usize::try_from(memory_bytes / by).unwrap_or(usize::MAX);
         Self {
-            buffer_bytes: self.buffer_bytes.min(part(8)),
+            buffer_bytes: self.buffer_bytes.min(part(10)),
             pinned_bytes_max: self.pinned_bytes_max.min(memory_bytes / 4),
             run_bytes: self.run_bytes.min(memory_bytes / 4 * 3).max(RUN_BYTES_MIN),
             io_bytes: part(128).clamp(8 << 10, IO_BYTES) / ALIGNMENT * ALIGNMENT,
@@ -149,28 +153,37 @@ impl Options {
         Self { first: Limits { physical_bytes, ..self.first }, ..self }
     }
 
-    /// Bytes of new files that a step of an eviction and what is flushed meanwhile take, mostly.
+    /// What level 0 has when it is merged down, bytes, mostly: its files are smaller than the buffer that they come from, unless keys are short.
+    #[must_use]
+    pub const fn level0_bytes(&self) -> u64 {
+        (self.buffer_bytes as u64).saturating_mul(self.level0_runs as u64)
+    }
+
+    /// Bytes of new files that a step of a merge and what is flushed meanwhile take, mostly: runs of the level that it goes into, and of level
+    /// 0 its part.
     #[must_use]
     pub const fn step_bytes(&self) -> u64 {
         self.run_bytes
-            .saturating_mul(crate::evict::STEP_RUNS as u64 + 2)
-            .saturating_add(2 * self.buffer_bytes as u64)
+            .saturating_mul(STEP_RUNS as u64)
+            .saturating_add(self.level0_bytes() / 2)
+            .saturating_add(self.buffer_bytes as u64)
     }
 
     /// What its files take when an eviction follows, bytes in whole blocks of a disk: its records at their limit, keys that lie in
     /// several runs, blocks that are begun.
     #[must_use]
     pub const fn evict_at_bytes(&self) -> u64 {
-        let begun = self.run_bytes.saturating_mul(crate::evict::STEP_RUNS as u64);
-        self.first.physical_bytes.saturating_add(begun).saturating_add(2 * self.buffer_bytes as u64)
+        let begun = self.run_bytes.saturating_mul(STEP_RUNS as u64);
+        self.first.physical_bytes.saturating_add(begun).saturating_add(self.level0_bytes())
     }
 
     /// Bytes, in whole blocks of a disk, that all its files may take: an eviction follows before; until it is done there are the new runs
     /// of its step beside the old ones, or those of a compaction, which takes a run and what lies under it, and what is flushed meanwhile.
     #[must_use]
     pub fn disk_bytes_max(&self) -> u64 {
-        let runs = (crate::evict::STEP_RUNS as u64).max(self.level_ratio.saturating_add(1)) + 2;
-        let work = self.run_bytes.saturating_mul(runs).saturating_add(2 * self.buffer_bytes as u64);
-        self.evict_at_bytes().saturating_add(work)
+        let of_run = self.run_bytes.saturating_mul(self.level_ratio.saturating_add(1));
+        self.evict_at_bytes()
+            .saturating_add(self.step_bytes().max(of_run))
+            .saturating_add(2 * self.buffer_bytes as u64)
     }
 }

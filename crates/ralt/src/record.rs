@@ -4,7 +4,7 @@
 //! Sizes: the *HotRAP size* of a record is that of the key and value it stands for, the *physical size* is its own, in the
 //! paper's accounting (§3.2, Figure 3).
 
-use kelvin_base::coding::{get_u32, get_u64};
+use kelvin_base::coding::{get_varint, put_varint};
 
 use crate::score::{Now, Scoring, Stamp};
 
@@ -14,8 +14,12 @@ pub const COUNTER_ONE: u8 = 10;
 pub const COUNTER_STEP: u8 = 26;
 /// The highest counter: `c_max` = 5.
 pub const COUNTER_MAX: u8 = 50;
-/// A record's bytes on disk beside its key.
-pub const RECORD_BYTES: usize = 4 + 4 + 8 + 4 + 1 + 1;
+/// Of a score's eight bytes so many are kept, the highest: 36 bits of its fraction.
+const SCORE_BYTES: usize = 6;
+/// The others.
+const LEFT_OUT_BITS: u32 = 16;
+/// Stands in the counter's byte if the tag is set.
+const TAG: u8 = 0x80;
 /// What the paper counts beside the key: its length, the value's, tick and score.
 const PHYSICAL_BYTES: u64 = 4 + 8 * 3;
 
@@ -74,32 +78,43 @@ impl Record {
         key.len() as u64 + self.value_len as u64
     }
 
-    /// Its bytes on disk.
+    /// Its bytes on disk, 10 to 22 of them: each access is written about ten times before it is forgotten.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.value_len.to_le_bytes());
-        out.extend_from_slice(&self.stamp.tick.to_le_bytes());
-        out.extend_from_slice(&self.stamp.score.to_bits().to_le_bytes());
-        out.extend_from_slice(&self.epoch.to_le_bytes());
-        out.push(self.counter);
-        out.push(u8::from(self.is_tagged));
+        for number in [self.value_len, self.stamp.tick, self.epoch] {
+            put_varint(out, u64::from(number));
+        }
+        out.push(self.counter | if self.is_tagged { TAG } else { 0 });
+        out.extend_from_slice(&rounded(self.stamp.score).to_be_bytes()[..SCORE_BYTES]);
     }
 
-    /// The record in `bytes`; `None` if malformed.
+    /// The record in `bytes`; `None` if malformed. There is one encoding of a record.
     #[must_use]
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
-        if bytes.len() != RECORD_BYTES {
-            return None;
-        }
         let input = &mut bytes;
-        let value_len = get_u32(input)?;
-        let tick = get_u32(input)?;
-        let score = f64::from_bits(get_u64(input)?);
-        let epoch = get_u32(input)?;
-        let &[counter, tag] = *input else { return None };
-        let is_sound = score.is_finite() && counter <= COUNTER_MAX && tag <= 1;
-        let stamp = Stamp { tick, score };
-        is_sound.then_some(Self { value_len, stamp, counter, is_tagged: tag == 1, epoch })
+        let [value_len, tick, epoch] = [get_number(input)?, get_number(input)?, get_number(input)?];
+        let (&counter, score) = input.split_first()?;
+        let highest: [u8; SCORE_BYTES] = score.try_into().ok()?;
+        let mut bits = [0; size_of::<u64>()];
+        bits[..SCORE_BYTES].copy_from_slice(&highest);
+        let (score, is_tagged) = (f64::from_bits(u64::from_be_bytes(bits)), counter & TAG != 0);
+        let (counter, stamp) = (counter & !TAG, Stamp { tick, score });
+        let is_sound = score.is_finite() && counter <= COUNTER_MAX;
+        is_sound.then_some(Self { value_len, stamp, counter, is_tagged, epoch })
     }
+}
+
+/// The bits of `score`, to the nearest that is kept. A carry out of the fraction is the next power of two, as it should be.
+const fn rounded(score: f64) -> u64 {
+    score.to_bits().saturating_add(1 << (LEFT_OUT_BITS - 1)) >> LEFT_OUT_BITS << LEFT_OUT_BITS
+}
+
+/// A number in as few bytes as it takes.
+fn get_number(input: &mut &[u8]) -> Option<u32> {
+    let given = *input;
+    let number = get_varint(input)?;
+    let taken = &given[..given.len() - input.len()];
+    let is_shortest = taken.len() == 1 || taken.last() != Some(&0);
+    u32::try_from(number).ok().filter(|_| is_shortest)
 }
 
 /// Physical size of the record of `key`.
@@ -137,21 +152,44 @@ mod tests {
         assert_eq!((record.hotrap_size(b"user12345"), physical_size(b"user12345")), (209, 37));
     }
 
+    fn encoded(record: &Record) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        bytes
+    }
+
     #[test]
     fn records_round_trip_and_malformed_ones_are_refused() {
         let record = Record::merge(SMOOTH, &first(3), &first(4));
-        let mut bytes = Vec::new();
-        record.encode(&mut bytes);
-        assert_eq!(bytes.len(), RECORD_BYTES);
+        let bytes = encoded(&record);
+        // 200 takes two bytes, slice and epoch one.
+        assert_eq!(bytes.len(), 2 + 1 + 1 + 1 + SCORE_BYTES);
         assert_eq!(Record::decode(&bytes), Some(record));
-        assert_eq!(Record::decode(&bytes[1..]), None);
-        for (at, byte) in [(RECORD_BYTES - 1, 2), (RECORD_BYTES - 2, COUNTER_MAX + 1), (15, 0x7f)] {
-            let mut bad = bytes.clone();
-            bad[at] = byte;
-            if at == 15 {
-                bad[14] = 0xf0;
-            }
-            assert_eq!(Record::decode(&bad), None, "byte {at}");
+        for cut in 0..bytes.len() {
+            assert_eq!(Record::decode(&bytes[..cut]), None, "{cut} bytes");
         }
+        assert_eq!(Record::decode(&[&bytes[..], &[0]].concat()), None);
+        let changed = |at: usize, to: &[u8]| [&bytes[..at], to, &bytes[at + 1..]].concat();
+        assert_eq!(Record::decode(&changed(2, &[13])).map(|record| record.stamp.tick), Some(13));
+        assert_eq!(Record::decode(&changed(2, &[0x8d, 0])), None, "a longer encoding of 13");
+        assert_eq!(Record::decode(&changed(2, &[0xff, 0xff, 0xff, 0xff, 0x7f])), None, "more than 32 bits");
+        assert_eq!(Record::decode(&changed(4, &[COUNTER_MAX + 1])), None);
+        assert_eq!(Record::decode(&[&bytes[..5], &[0x7f, 0xf0, 0, 0, 0, 0]].concat()), None, "no number");
+    }
+
+    #[test]
+    fn of_a_score_what_is_left_out_changes_no_count_and_next_to_nothing_of_a_sum() {
+        let kept = |score: f64| {
+            let stamp = Stamp { tick: u32::MAX, score };
+            let record = Record { value_len: u32::MAX, epoch: u32::MAX, stamp, ..first(0) };
+            Record::decode(&encoded(&record)).unwrap().stamp.score
+        };
+        // Of LRU the number of the access, one for each microsecond of a day; of CLOCK a small count.
+        for count in [0.0, 1.0, 7.0, 1e6, 86_399_999_999.0] {
+            assert_eq!(kept(count), count);
+        }
+        let sum = (0..5000).fold(0.0, |sum, _| kept(sum * 0.999 + 1.0));
+        assert!((sum - 1000.0 * (1.0 - 0.999f64.powi(5000))).abs() < 1e-6, "{sum}");
+        assert_eq!(kept(1.0 - f64::EPSILON / 2.0), 1.0, "the nearest, across a power of two");
     }
 }

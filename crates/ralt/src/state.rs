@@ -23,7 +23,7 @@ use crate::score::{Now, Scoring};
 use crate::version::{LEVELS, Placed, Version};
 
 const MAGIC: &[u8; 8] = b"KLVNRALT";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The checksum's seed.
 const SEED: u64 = 0x5a17_5a17;
 /// No count or size is larger, so that sums of them fit.

@@ -1,0 +1,159 @@
+//! How large RALT is, what leaves it, and what keeping it in shape takes.
+
+use super::*;
+use crate::compact::STEP_RUNS;
+use crate::limits::Limits;
+
+#[test]
+fn a_limit_that_is_fixed_holds_for_what_was_kept_under_another() {
+    let storage = memory();
+    let ralt = Ralt::open(env(&storage), small(2_000_000));
+    for _ in 0..3 {
+        let mut keys = 0..300;
+        drive(&ralt, 300, || keys.next().unwrap());
+    }
+    ralt.close();
+    drop(ralt);
+    let ralt = Ralt::open(env(&storage), small(2_000_000).with_fixed_hot_set(300_000));
+    assert_eq!(ralt.stats().hot_set_limit_bytes, 300_000);
+    assert!(ralt.stats().records > 0, "the records are those of before");
+    for _ in 0..4 {
+        let mut keys = 0..4_000;
+        drive(&ralt, 4_000, || keys.next().unwrap());
+    }
+    ralt.0.evict(&mut ralt.0.work.lock()).unwrap();
+    let stats = ralt.stats();
+    assert!(stats.hot_set_bytes <= 300_000 && stats.hot_set_limit_bytes == 300_000, "{stats:?}");
+}
+
+#[test]
+fn with_fixed_limits_an_eviction_frees_a_tenth_and_keeps_the_highest_scores() {
+    let options = Options { has_auto_tuning: false, ..small(2_000_000) };
+    let ralt = Ralt::open(env(&memory()), options);
+    // Key n is accessed in n / 100 of the 40 rounds: the higher, the hotter.
+    for round in 0..40 {
+        let mut keys = round * 100..4_000;
+        drive(&ralt, 4_000 - round * 100, || keys.next().unwrap());
+    }
+    // Since the last one keys may have become hot whose records have not met yet.
+    ralt.0.evict(&mut ralt.0.work.lock()).unwrap();
+    let stats = ralt.stats();
+    assert!(stats.evictions > 1 && stats.hot_set_limit_bytes == 1_000_000, "{stats:?}");
+    assert!(stats.hot_set_bytes <= 1_000_000);
+    let hot = |numbers: Range<u64>| numbers.filter(|&number| ralt.is_hot(&key(number))).count();
+    assert!(hot(3_500..4_000) > 490 && hot(0..2_000) < 400, "{} {}", hot(3_500..4_000), hot(0..2_000));
+}
+
+#[test]
+fn under_uniform_access_little_is_hot() {
+    let ralt = Ralt::open(env(&memory()), small(2_000_000));
+    let mut dice = Dice(9);
+    drive(&ralt, 80_000, || dice.below(20_000));
+    let stats = ralt.stats();
+    assert!(stats.evictions > 5);
+    assert!(stats.hot_set_limit_bytes <= 700_000, "{stats:?}");
+    let hot = (0..20_000).filter(|&number| ralt.is_hot(&key(number))).count();
+    assert!(hot < 900, "{hot} of 20,000 are hot");
+}
+
+#[test]
+fn a_disk_too_full_for_accesses_does_not_keep_it_from_evicting() {
+    let disk = MemoryStorage::new();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let in_one_slice = |fast_bytes: u64| Options { slice_bytes: 1 << 30, ..small(fast_bytes) };
+    let ralt = Ralt::open(env(&storage), in_one_slice(1 << 30));
+    let mut numbers = 0..3_000;
+    drive(&ralt, 3_000, || numbers.next().unwrap());
+    ralt.close();
+    drop(ralt);
+    // Room for the little that may stay, and not for what comes.
+    disk.set_capacity(disk.used_bytes() + (8 << 10));
+    let first = Limits { hot_bytes: 20_000, physical_bytes: 2_000 };
+    let ralt =
+        Ralt::open(env(&storage), Options { first, has_auto_tuning: false, ..in_one_slice(2_000_000) });
+    assert!(ralt.stats().physical_bytes > 100_000, "{:?}", ralt.stats());
+    (5_000..5_600).for_each(|number| ralt.access(&key(number), 986));
+    ralt.settle();
+    let stats = ralt.stats();
+    assert!(stats.last_error.unwrap().contains("no space"));
+    assert_eq!(stats.evictions, 1);
+    assert!(stats.physical_bytes <= first.physical_bytes, "{}", stats.physical_bytes);
+    (6_000..6_600).for_each(|number| ralt.access(&key(number), 986));
+    ralt.settle();
+    assert!(ralt.stats().evictions > 1, "there is room for accesses again, and what they are too many of");
+}
+
+#[test]
+fn a_key_that_lies_in_many_runs_counts_once() {
+    let ralt = Ralt::open(env(&memory()), small(2_000_000));
+    let mut dice = Dice(4);
+    // Two runs of level 0 at the end.
+    drive(&ralt, 20_800, || dice.below(300));
+    let (stats, exact) = (ralt.stats(), 300 * 1_001);
+    assert!(
+        stats.records > 500 && stats.evictions == 0,
+        "several runs hold the same keys: {}",
+        stats.records
+    );
+    for found in [stats.hot_set_bytes, ralt.hot_size(KeyRange::ALL)] {
+        assert!(found.abs_diff(exact) < exact / 50, "{found} of {exact}");
+    }
+}
+
+#[test]
+fn level_0_goes_down_in_the_room_of_a_step_and_rewrites_no_more_than_lies_under_it() {
+    let disk = MemoryStorage::new();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let options = Options { level_ratio: 10, ..small(1 << 30) };
+    let ralt = Ralt::open(env(&storage), options.clone());
+    // Flushes of 200 accesses: each time six of them are merged, and none is left over.
+    let mut numbers = 0..42_000;
+    drive(&ralt, 42_000, || numbers.next().unwrap());
+    let before = ralt.stats();
+    assert!(before.runs[1] > 10 * STEP_RUNS && before.evictions == 0, "{before:?}");
+    disk.set_capacity(disk.used_bytes() + options.step_bytes());
+    let mut dice = Dice(3);
+    drive(&ralt, 12_000, || dice.below(42_000));
+    let wide = ralt.stats();
+    assert!(wide.compactions >= before.compactions + 10 && wide.last_error.is_none(), "{wide:?}");
+    assert!(wide.runs[0] < options.level0_runs && wide.records < 44_000, "{wide:?}");
+    // Some hundred keys that are neighbours.
+    let mut sorted: Vec<u64> = (0..42_000).collect();
+    sorted.sort_by_key(|&number| key(number));
+    drive(&ralt, 12_000, || sorted[usize::try_from(dice.below(300)).unwrap()]);
+    let narrow = ralt.stats();
+    let [wide_bytes, narrow_bytes] =
+        [wide.written_bytes - before.written_bytes, narrow.written_bytes - wide.written_bytes];
+    assert!(narrow.compactions >= wide.compactions + 10, "{narrow:?}");
+    assert!(narrow_bytes < wide_bytes / 20, "{narrow_bytes} of {wide_bytes}");
+    // And keys before all others.
+    for _ in 0..2 * options.level0_runs {
+        (0..200).for_each(|number| ralt.access(format!("first{number}").as_bytes(), 10));
+        ralt.settle();
+    }
+    let before_all = ralt.stats();
+    assert!(before_all.compactions >= narrow.compactions + 2, "{before_all:?}");
+    assert!(before_all.written_bytes - narrow.written_bytes < narrow_bytes, "{before_all:?}");
+}
+
+#[test]
+fn what_its_runs_pin_is_told_and_has_a_limit() {
+    let (storage, told) = (memory(), Arc::new(std::sync::atomic::AtomicU64::new(0)));
+    let listener = Arc::clone(&told);
+    let listener = move |bytes| listener.store(bytes, std::sync::atomic::Ordering::Relaxed);
+    let env = Env { memory: Some(Arc::new(listener)), ..env(&storage) };
+    let pinned_bytes_max = 20_000;
+    let ralt = Ralt::open(env, Options { pinned_bytes_max, ..small(1 << 30) });
+    let mut highest = 0;
+    for round in 0..50 {
+        // Twice each: what is accessed again is stable, and stays as long as there is room.
+        let mut numbers = (500 * round..500 * round + 1_000).chain(500 * round..500 * round + 1_000);
+        drive(&ralt, 2_000, || numbers.next().unwrap());
+        let stats = ralt.stats();
+        assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), stats.memory_bytes);
+        highest = highest.max(ralt.0.version.load().memory_bytes() as u64);
+    }
+    let stats = ralt.stats();
+    assert!((10..80).contains(&stats.evictions), "{} in {} flushes", stats.evictions, stats.flushes);
+    assert!(highest <= pinned_bytes_max && highest > pinned_bytes_max / 2, "{highest}");
+}
