@@ -129,10 +129,10 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::hazards_tests::a_read_that_pauses_until_a_newer_version_is_about_to_come_down_inserts_nothing",
     ),
     bug(
-        "no-claim-within-the-slow-tier",
+        "what-expires-is-not-claimed-where-it-moves",
         CLAIMS,
         Lsm,
-        "promotion::hazards_tests::a_compaction_within_the_slow_tier_leaves_what_it_moved_in_and_what_was_read_before_out",
+        "promotion::compaction_tests::a_record_that_may_have_expired_below_does_not_come_back_from_a_claim",
     ),
     bug(
         "put-back-after-the-install",
@@ -338,6 +338,12 @@ pub(super) const BUGS: &[Bug] = &[
         LIMITS,
         Lsm,
         "promotion::hazards_tests::its_memory_is_bounded_and_counted_and_comes_back",
+    ),
+    bug(
+        "full-hot-level-stays-full",
+        LIMITS,
+        Lsm,
+        "promotion::flush_tests::a_hotspot_that_moves_takes_the_place_of_the_old_one_though_nobody_writes",
     ),
     bug(
         "promotion-without-room",

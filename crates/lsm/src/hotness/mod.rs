@@ -327,6 +327,7 @@ impl Engine {
             above_permille,
             clean_turn,
             parts_max,
+            hot_level_is_full: self.hot_level_is_full(),
             ..self.pick_config.clone()
         }
     }

@@ -50,7 +50,7 @@ impl Hotness {
 /// What is done about hot records. Parts can be left out to see what each is worth (HotRAP tables 3 to 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotParts {
-    /// Hot records stay on the fast tier when their table leaves it.
+    /// Hot records stay on the fast tier when their table leaves it, and so do copies in its range.
     pub retention: bool,
     /// Only hot ones of the records read from the slow tier are promoted.
     pub hotness_check: bool,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use kelvin_base::key::EXPIRES;
 use kelvin_base::{Sequence, hash64, seeded_bug};
 use parking_lot::RwLock;
 
-use super::claims::{ClaimId, Claims};
+use super::claims::{ClaimId, Claims, Scope};
 use super::lifted::Lifted;
 use super::room::{NoRoom, Room};
 
@@ -24,12 +25,19 @@ pub(super) const RECORD_BYTES: u64 = 192;
 pub struct Promoted {
     /// The original's sequence number.
     pub sequence: Sequence,
-    /// [`Kind::Copy`](kelvin_base::Kind::Copy), with [`EXPIRES`](kelvin_base::key::EXPIRES) if it expires.
+    /// [`Kind::Copy`](kelvin_base::Kind::Copy), with [`EXPIRES`] if it expires.
     pub kind_byte: u8,
     /// The value as it is stored, the expiry before it.
     pub stored: Bytes,
     /// Its key was hot before the read that found it.
     pub was_hot: bool,
+}
+
+impl Promoted {
+    /// True if there is a time at which it ends.
+    pub(super) const fn expires(&self) -> bool {
+        self.kind_byte & EXPIRES != 0
+    }
 }
 
 /// What became of an insertion.
@@ -110,7 +118,7 @@ impl PromotionCache {
     pub fn insert(&self, key: &[u8], record: Promoted, is_unchanged: impl FnOnce() -> bool) -> Insertion {
         let Some(cache) = &self.0 else { return Insertion::RefusedFull };
         let Some(claims) = cache.gate.try_read() else { return Insertion::AbandonedLock };
-        let is_claimed = claims.cover(key) && !seeded_bug!("insertion-under-a-claim");
+        let is_claimed = claims.cover(key, record.expires()) && !seeded_bug!("insertion-under-a-claim");
         if is_claimed || !(is_unchanged() || seeded_bug!("insertion-of-what-was-compacted")) {
             return Insertion::AbandonedCompacted;
         }
@@ -134,28 +142,22 @@ impl PromotionCache {
         Insertion::Inserted
     }
 
-    /// Claims `[smallest, largest]`, the range of a compaction that writes the slow tier, before it starts: takes out all
-    /// records of the range, in key order, and keeps new ones out until [`Self::release`]. What was taken may be
-    /// dropped at any time.
-    pub fn claim(&self, smallest: &[u8], largest: &[u8]) -> (ClaimId, Vec<(Bytes, Promoted)>) {
-        self.claim_from(smallest, Some(largest))
+    /// Claims what a compaction that writes the slow tier changes, before it starts: takes out all records that `scope` covers, in key order, and
+    /// keeps new ones out until [`Self::release`]. What was taken may be dropped at any time.
+    pub fn claim(&self, scope: Arc<Scope>) -> (ClaimId, Vec<(Bytes, Promoted)>) {
+        let Some(cache) = &self.0 else { return (Claims::NONE, Vec::new()) };
+        let claim = cache.gate.write().begin(&scope);
+        // Whoever inserted before has done so, and nobody inserts what is covered any more.
+        let mut taken = cache.take_out(|key, record| {
+            scope.covers(key, record.expires()) && !seeded_bug!("claim-takes-nothing-out")
+        });
+        taken.sort_by(|(a, _), (b, _)| a.cmp(b));
+        (claim, taken)
     }
 
     /// Claims every key: for a flush, which no compaction that writes the slow tier may begin beside.
     pub fn claim_all(&self) -> (ClaimId, Vec<(Bytes, Promoted)>) {
-        self.claim_from(&[], None)
-    }
-
-    fn claim_from(&self, smallest: &[u8], largest: Option<&[u8]>) -> (ClaimId, Vec<(Bytes, Promoted)>) {
-        let Some(cache) = &self.0 else { return (Claims::NONE, Vec::new()) };
-        let claim = cache.gate.write().begin(smallest, largest);
-        // Whoever inserted before has done so, and nobody inserts into the range any more.
-        let mut taken = cache.take_out(|key| {
-            let is_within = smallest <= key && largest.is_none_or(|largest| key <= largest);
-            is_within && !seeded_bug!("claim-takes-nothing-out")
-        });
-        taken.sort_by(|(a, _), (b, _)| a.cmp(b));
-        (claim, taken)
+        self.claim(Arc::new(Scope::everything()))
     }
 
     /// Collects what a compaction hands up; `None` if the cache is switched off.
@@ -216,7 +218,7 @@ impl PromotionCache {
     pub fn close(&self) {
         if let Some(cache) = &self.0 {
             cache.gate.write().close();
-            drop(cache.take_out(|_| true));
+            drop(cache.take_out(|_, _| true));
         }
     }
 }
@@ -232,7 +234,7 @@ impl Cache {
         let claims = self.gate.read();
         let mut count = 0;
         for (key, record) in records {
-            if !claims.cover_once(&key) && !seeded_bug!("put-back-without-the-check") {
+            if !claims.cover_once(&key, record.expires()) && !seeded_bug!("put-back-without-the-check") {
                 self.room.give(bytes_of(&key, &record));
                 continue;
             }
@@ -245,11 +247,13 @@ impl Cache {
         count
     }
 
-    /// Takes out the records whose keys are `wanted`. Readers wait only while records leave, not for the search.
-    fn take_out(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<(Bytes, Promoted)> {
+    /// Takes out the records that are `wanted`. Readers wait only while records leave, not for the search.
+    fn take_out(&self, wanted: impl Fn(&[u8], &Promoted) -> bool) -> Vec<(Bytes, Promoted)> {
         let mut taken = Vec::new();
         for shard in &self.shards {
-            let keys: Vec<Bytes> = shard.read().keys().filter(|key| wanted(key)).cloned().collect();
+            let is_wanted = |(key, record): &(&Bytes, &Promoted)| wanted(key, record);
+            let keys: Vec<Bytes> =
+                shard.read().iter().filter(is_wanted).map(|(key, _)| key.clone()).collect();
             if !keys.is_empty() {
                 let mut shard = shard.write();
                 taken.extend(keys.iter().filter_map(|key| shard.remove_entry(key)));

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::key::{EXPIRES, append_internal, trailer};
+use kelvin_base::key::{append_internal, trailer};
 use kelvin_base::seeded_bug;
 
-use super::{ClaimId, Lifted, Promoted};
+use super::claims::{ClaimId, Scope};
+use super::{Lifted, Promoted};
 use crate::compaction::pick::Plan;
 use crate::memory::{MemoryBudget, MemoryCharge, MemoryPart};
 use crate::version::FIRST_SLOW;
@@ -31,7 +32,7 @@ pub struct Claimed {
     claim: ClaimId,
     /// Where something newer may come down.
     inside: Records,
-    /// Where the compaction only moves what is there.
+    /// What expires, where the compaction only moves what is there.
     outside: Records,
     /// What the compaction hands up.
     lifted: Option<Arc<Lifted>>,
@@ -40,22 +41,15 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Claims the range of `plan`, if it writes slow levels.
+    /// Claims what `plan` changes, if it writes slow levels.
     pub fn of(keyspace: &Arc<KeyspaceState>, plan: &Plan, memory: &MemoryBudget) -> Option<Self> {
         if plan.output_level < FIRST_SLOW {
             return None;
         }
-        if seeded_bug!("no-claim-within-the-slow-tier") && plan.tables().all(|(level, _)| level >= FIRST_SLOW)
-        {
-            return None;
-        }
-        let (claim, taken) = keyspace.promotion.claim(&plan.smallest, &plan.largest);
+        let scope = Arc::new(Scope::of(plan));
+        let (claim, taken) = keyspace.promotion.claim(Arc::clone(&scope));
         let charge = memory.charge(MemoryPart::Promotion, bytes_of(&taken));
-        let comes_down = |(key, _): &(Bytes, Promoted)| {
-            let comes = plan.tables().any(|(level, file)| level < FIRST_SLOW && file.meta.contains(key));
-            comes || seeded_bug!("promotion-beyond-the-fast-input")
-        };
-        let (inside, outside) = taken.into_iter().partition(comes_down);
+        let (inside, outside) = taken.into_iter().partition(|(key, _)| scope.comes_down(key));
         let lifted = plan.retain_level.and_then(|_| keyspace.promotion.lifting()).map(Arc::new);
         Some(Self { keyspace: Arc::clone(keyspace), claim, inside, outside, lifted, _memory: charge })
     }
@@ -76,19 +70,16 @@ impl Claimed {
         self.lifted.as_ref().is_some_and(|lifted| lifted.is_full())
     }
 
-    /// Ends the claim of a compaction; `None` if what became of it is not known. What it only moved is still what the slow tier answers, so it goes back; what
-    /// something newer may have met goes back only if nothing was installed (C7); what the compaction hands up follows its install (L1).
-    pub fn end(mut self, is_installed: Option<bool>) {
+    /// Ends the claim of a compaction; `None` if what became of it is not known. What it took goes back only if nothing was installed (C7); what
+    /// the compaction hands up follows its install (L1).
+    pub fn end(self, is_installed: Option<bool>) {
         let promotion = &self.keyspace.promotion;
         if is_installed == Some(false) || seeded_bug!("put-back-after-the-install") {
             promotion.put_back(self.inside);
-        } else {
-            // The original of a record that expires may be gone.
-            let lasts =
-                |kind_byte: u8| kind_byte & EXPIRES == 0 || seeded_bug!("put-back-of-what-may-have-expired");
-            self.outside.retain(|(_, record)| lasts(record.kind_byte));
         }
-        promotion.put_back(self.outside);
+        if is_installed == Some(false) || seeded_bug!("put-back-of-what-may-have-expired") {
+            promotion.put_back(self.outside);
+        }
         if let Some(lifted) = &self.lifted
             && (is_installed == Some(true) || seeded_bug!("lifted-without-the-install"))
         {

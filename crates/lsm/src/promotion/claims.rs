@@ -1,7 +1,12 @@
-//! Which key ranges are claimed by compactions that write the slow tier. Tests: `tests.rs` beside.
+//! Which keys are claimed by compactions that write the slow tier. Tests: `tests.rs` beside.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kelvin_base::seeded_bug;
+
+use crate::compaction::pick::Plan;
+use crate::version::FIRST_SLOW;
 
 /// A claim in force; [`super::PromotionCache::release`] ends it.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,23 +18,76 @@ struct Range {
     smallest: Bytes,
     /// `None` for no end.
     largest: Option<Bytes>,
+    is_exclusive: bool,
 }
 
 impl Range {
     fn holds(&self, key: &[u8]) -> bool {
         let is_before_the_end = |largest: &Bytes| {
-            key < largest.as_ref() || key == largest.as_ref() && !seeded_bug!("claim-without-its-last-key")
+            let takes_last = !self.is_exclusive && !seeded_bug!("claim-without-its-last-key");
+            key < largest.as_ref() || key == largest.as_ref() && takes_last
         };
         self.smallest.as_ref() <= key && self.largest.as_ref().is_none_or(is_before_the_end)
+    }
+}
+
+/// For which keys a compaction that writes the slow tier changes something there.
+#[derive(Debug)]
+pub struct Scope {
+    /// Where something newer may come down.
+    inside: Vec<Range>,
+    /// All that is written anew. What lies there and not inside is moved: of what expires it may be that nothing is left.
+    whole: Range,
+}
+
+impl Scope {
+    /// Everything.
+    pub(super) fn everything() -> Self {
+        Self::inside(&[], None)
+    }
+
+    /// `[smallest, largest]`, where something newer may come down; `None` for no end.
+    pub(super) fn inside(smallest: &[u8], largest: Option<&[u8]>) -> Self {
+        let bytes = Bytes::copy_from_slice;
+        let whole = Range { smallest: bytes(smallest), largest: largest.map(bytes), is_exclusive: false };
+        Self { inside: vec![whole.clone()], whole }
+    }
+
+    /// What `plan` changes: something newer may come down within the range of each table that it takes from the fast levels.
+    pub(super) fn of(plan: &Plan) -> Self {
+        let range = |smallest: &Bytes, largest: &Bytes, is_exclusive| Range {
+            smallest: smallest.clone(),
+            largest: Some(largest.clone()),
+            is_exclusive,
+        };
+        let whole = range(&plan.smallest, &plan.largest, false);
+        let fast = plan.tables().filter(|(level, _)| *level < FIRST_SLOW).map(|(_, file)| &file.meta);
+        let mut inside: Vec<Range> =
+            fast.map(|meta| range(&meta.smallest, &meta.largest, meta.largest_exclusive)).collect();
+        if seeded_bug!("promotion-beyond-the-fast-input") {
+            inside.push(whole.clone());
+        }
+        Self { inside, whole }
+    }
+
+    /// True if it changes something for `key`, of which there is a record that expires or does not.
+    pub(super) fn covers(&self, key: &[u8], expires: bool) -> bool {
+        let may_go = expires && !seeded_bug!("what-expires-is-not-claimed-where-it-moves");
+        self.comes_down(key) || may_go && self.whole.holds(key)
+    }
+
+    /// True if something newer than what is there may come down for `key`.
+    pub(super) fn comes_down(&self, key: &[u8]) -> bool {
+        self.inside.iter().any(|range| range.holds(key))
     }
 }
 
 #[derive(Debug)]
 struct Claim {
     id: u64,
-    range: Range,
-    /// The ranges of all other claims that were in force at some time while this one was.
-    met: Vec<Range>,
+    scope: Arc<Scope>,
+    /// All other claims that were in force at some time while this one was.
+    met: Vec<Arc<Scope>>,
 }
 
 /// The claims in force.
@@ -45,17 +103,15 @@ impl Claims {
     /// The claim of a cache that is switched off.
     pub(super) const NONE: ClaimId = ClaimId(0);
 
-    /// A new claim of `[smallest, largest]`; `None` for no end.
-    pub(super) fn begin(&mut self, smallest: &[u8], largest: Option<&[u8]>) -> ClaimId {
-        let bytes = Bytes::copy_from_slice;
-        let range = Range { smallest: bytes(smallest), largest: largest.map(bytes) };
+    /// A new claim.
+    pub(super) fn begin(&mut self, scope: &Arc<Scope>) -> ClaimId {
         self.last_id += 1;
         let mut met = Vec::with_capacity(self.in_force.len());
         for other in &mut self.in_force {
-            other.met.push(range.clone());
-            met.push(other.range.clone());
+            other.met.push(Arc::clone(scope));
+            met.push(Arc::clone(&other.scope));
         }
-        self.in_force.push(Claim { id: self.last_id, range, met });
+        self.in_force.push(Claim { id: self.last_id, scope: Arc::clone(scope), met });
         ClaimId(self.last_id)
     }
 
@@ -70,16 +126,16 @@ impl Claims {
         self.closed = true;
     }
 
-    /// True if a claim covers `key`.
-    pub(super) fn cover(&self, key: &[u8]) -> bool {
-        self.closed || self.in_force.iter().any(|claim| claim.range.holds(key))
+    /// True if a claim covers `key`, of which there is a record that expires or does not.
+    pub(super) fn cover(&self, key: &[u8], expires: bool) -> bool {
+        self.closed || self.in_force.iter().any(|claim| claim.scope.covers(key, expires))
     }
 
-    /// True if one claim covers `key`, and no other did as long as it has been in force.
-    pub(super) fn cover_once(&self, key: &[u8]) -> bool {
+    /// True if one claim covers it, and no other did as long as it has been in force.
+    pub(super) fn cover_once(&self, key: &[u8], expires: bool) -> bool {
         // Of two that cover it each has met the other.
-        let covering = self.in_force.iter().find(|claim| claim.range.holds(key));
-        let alone = |claim: &Claim| !claim.met.iter().any(|range| range.holds(key));
+        let covering = self.in_force.iter().find(|claim| claim.scope.covers(key, expires));
+        let alone = |claim: &Claim| !claim.met.iter().any(|scope| scope.covers(key, expires));
         !self.closed && covering.is_some_and(alone)
     }
 }

@@ -37,6 +37,10 @@ const WORTHWHILE: u64 = 4;
 const SLACK: u64 = 16;
 /// With one record in so many read before and not kept then, all are kept.
 const REGRET: usize = 8;
+/// With fewer than one in so many, nothing seems to be hot.
+const SKEWED: usize = 16;
+/// Much is such a part of the levels on the fast tier.
+const MUCH: u64 = 4;
 /// A promotion that waits has room made for so many full caches.
 const AHEAD: u64 = 2;
 /// The hot level leaves this part of the fast tier's levels to what is on its way down.
@@ -74,6 +78,13 @@ impl FastLevels {
     pub(super) const fn spare(&self) -> u64 {
         let used = self.used.saturating_add(self.level_zero_growth);
         self.usable.saturating_sub(used).saturating_sub(self.usable / SLACK)
+    }
+
+    /// The same for records that were read only once, where of `count` records so many were read `again`. Where next to none is, as under uniform
+    /// access, they fill no more than what nothing else has filled for long: what evictions empty would be filled in vain each time.
+    const fn spare_for(&self, again: usize, count: usize) -> u64 {
+        let spare = self.spare();
+        if again * SKEWED >= count || spare > self.usable / MUCH { spare } else { 0 }
     }
 
     const fn hot_max(&self) -> u64 {
@@ -133,7 +144,7 @@ impl Engine {
         let fast = self.fast_levels_now();
         let regrets = again * REGRET >= taken.len() && !fast.hot_level_is_tight();
         let keeps_all = !parts.hotness_check || regrets;
-        let mut spare_bytes = if keeps_all { u64::MAX } else { fast.spare() };
+        let mut spare_bytes = if keeps_all { u64::MAX } else { fast.spare_for(again, taken.len()) };
         let is_wanted = |(key, record): &(Bytes, Promoted)| {
             let bytes = (key.len() + record.stored.len()) as u64;
             let is_wanted = record.was_hot || spare_bytes > bytes;
@@ -207,6 +218,13 @@ impl Engine {
         fast.level_zero_growth.saturating_add(AHEAD * self.config.promotion_bytes_max)
     }
 
+    /// True if a promotion waits for room in the hot level, and for no other.
+    pub(crate) fn hot_level_is_full(&self) -> bool {
+        self.promotion_waits.load(Ordering::Relaxed)
+            && !seeded_bug!("full-hot-level-stays-full")
+            && !self.fast_levels_now().hot_level_may_grow(self.config.promotion_bytes_max)
+    }
+
     fn write_run(&self, keyspace: &KeyspaceState, hot: &Records) -> Result<()> {
         let level = if seeded_bug!("promotion-into-level-zero") { 0 } else { self.free_run(keyspace)? };
         let bytes = bytes_of(hot);
@@ -268,5 +286,13 @@ mod tests {
         assert_eq!(of(0).hot_max(), 500);
         assert_eq!([440, 451, 452, 500].map(|hot| of(hot).hot_level_is_tight()), [false, false, true, true]);
         assert!(of(490).hot_level_may_grow(10) && !of(490).hot_level_may_grow(11));
+    }
+
+    #[test]
+    fn where_nothing_is_read_again_little_room_is_left_as_it_is() {
+        let of = |used: u64| FastLevels { usable: 1600, used, hot: 0, level_zero_growth: 0 };
+        assert_eq!([0, 1000, 1200].map(|used| of(used).spare()), [1500, 500, 300]);
+        assert_eq!([0, 1000, 1200].map(|used| of(used).spare_for(0, 160)), [1500, 500, 0]);
+        assert_eq!([9, 10].map(|again| of(1200).spare_for(again, 160)), [0, 300]);
     }
 }

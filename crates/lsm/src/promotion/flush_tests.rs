@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kelvin_base::Tier;
+use kelvin_base::{Tier, hash64};
 use kelvin_storage::fault::{EIO, Effect, FaultStorage, Op, Rule};
 
 use super::Exchange;
@@ -293,6 +293,37 @@ fn with_room_to_spare_what_is_read_once_is_promoted() {
         world.settle();
     });
     assert!(copies(&db) > 500, "{}", copies(&db));
+}
+
+#[test]
+fn a_hotspot_that_moves_takes_the_place_of_the_old_one_though_nobody_writes() {
+    let world = World::new();
+    let options = options(&world, Hotness::Ralt).memory(8 << 20);
+    let fast_bytes = options.derive().unwrap().fast_levels_bytes.unwrap();
+    let db = Db::open(options).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    // Two of them are more than may be hot at once.
+    let count = usize::try_from(fast_bytes / 2).unwrap() / (key(0).len() + value(0, "one").len());
+    put_on_slow(&db, 0..2 * count, "one");
+    let without_slow = || db.stats().gets_hot + db.stats().gets_promotion;
+    for (range, reads) in [(0..count, 8 * count), (count..2 * count, 20 * count)] {
+        for number in 0..reads as u64 {
+            let drawn = usize::try_from(hash64(&number.to_le_bytes()) % count as u64).unwrap();
+            assert_value(&db, range.start + drawn, Some("one"));
+            if number % 50 == 0 {
+                world.let_time_pass();
+            }
+        }
+        let before = without_slow();
+        range.clone().for_each(|number| assert_value(&db, number, Some("one")));
+        let answered = without_slow() - before;
+        assert!(
+            answered * 10 > count as u64 * 8,
+            "{answered} of {count} in {range:?}: {:?} {:?}",
+            db.stats().hotness,
+            db.stats().promotion
+        );
+    }
 }
 
 #[test]

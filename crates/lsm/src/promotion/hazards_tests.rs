@@ -209,11 +209,17 @@ fn a_compaction_within_the_slow_tier_leaves_what_it_moved_in_and_what_was_read_b
     (10..20).for_each(|number| db.put(&key(number), &value(number, "two")).unwrap());
     push_down(&world, &db, 0..LEVELS_FAST);
     assert_reads(&db, 11, Some("two"), "before");
-    let late = HalfRead::begin(&db, &key(12));
-    push_down(&world, &db, FIRST_SLOW..DEEPER);
-    assert_eq!(place(&db, 11), "promotion cache");
-    late.finish();
-    assert_eq!((counted(&db, "abandoned_compacted"), counted(&db, "claimed"), walk(&db)), (1, 1, 1));
+    let late = [12, 13].map(|number| HalfRead::begin(&db, &key(number)));
+    assert_eq!(begin_step(&db, FIRST_SLOW, u64::MAX), Step::Begun, "queued, not run");
+    assert_eq!((place(&db, 11), walk(&db)), ("promotion cache".into(), 1), "it stays meanwhile");
+    late[0].finish();
+    assert_reads(&db, 14, Some("two"), "meanwhile");
+    assert_eq!((counted(&db, "inserted"), walk(&db)), (3, 3), "nothing newer comes down");
+    world.settle();
+    assert_eq!(place(&db, 15), "L8 on the slow tier");
+    assert_eq!([11, 12, 14].map(|number| place(&db, number)), ["promotion cache"; 3]);
+    late[1].finish();
+    assert_eq!((counted(&db, "abandoned_compacted"), counted(&db, "claimed"), walk(&db)), (1, 0, 3));
     (10..20).for_each(|number| assert_reads(&db, number, Some("two"), "after"));
     assert_eq!(walk(&db), 10);
 }

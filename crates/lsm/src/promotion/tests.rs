@@ -5,12 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use kelvin_base::{Kind, hash64};
+use kelvin_base::key::EXPIRES;
+use kelvin_base::{Kind, Tier, hash64};
 
 use super::cache::Insertion::{AbandonedCompacted, AbandonedLock, Inserted, Present, RefusedFull};
+use super::claims::{ClaimId, Scope};
 use super::*;
+use crate::compaction::pick::{Plan, Reason};
 use crate::memory::{MemoryBudget, MemoryPart, Yielding};
 use crate::options::Options;
+use crate::version::tests::{NoTables, meta};
+use crate::version::{FIRST_SLOW, LEVELS_FAST, TableFile, TableOpener};
 
 const LIMIT_BYTES: u64 = 1 << 20;
 
@@ -38,6 +43,11 @@ impl Rig {
         self.cache.insert(bytes(key).as_ref(), record(key), || true)
     }
 
+    /// Claims for a compaction that brings something down for these keys.
+    fn claim(&self, first: char, last: char) -> (ClaimId, Vec<(Bytes, Promoted)>) {
+        self.cache.claim(Arc::new(Scope::inside(&bytes(first), Some(&bytes(last)))))
+    }
+
     /// The keys it holds.
     fn keys(&self) -> String {
         ('a'..='z').filter(|&key| self.get(key, u64::from(key)).is_some()).collect()
@@ -54,6 +64,22 @@ impl Rig {
 
 fn bytes(key: char) -> Bytes {
     key.to_string().into()
+}
+
+/// A plan that takes tables of these ranges from these levels, and writes the slow tier.
+fn plan_of(inputs: &[(usize, &[(char, char)])]) -> Plan {
+    let opener: Arc<dyn TableOpener> = Arc::new(NoTables::default());
+    let table = |&(first, last): &(char, char)| {
+        let facts = meta(1, &first.to_string(), &last.to_string());
+        Arc::new(TableFile::new(facts, Arc::clone(&opener)))
+    };
+    let inputs = inputs.iter().map(|(level, ranges)| (*level, ranges.iter().map(table).collect())).collect();
+    let mut plan = Plan { inputs, ..Plan::new(0, Reason::Size, FIRST_SLOW, Tier::Slow) };
+    let metas = || plan.tables().map(|(_, file)| &file.meta);
+    let smallest = metas().map(|meta| meta.smallest.clone()).min().unwrap();
+    let largest = metas().map(|meta| meta.largest.clone()).max().unwrap();
+    (plan.smallest, plan.largest) = (smallest, largest);
+    plan
 }
 
 /// A record whose sequence number is its key.
@@ -78,7 +104,7 @@ fn a_record_answers_readers_who_may_see_it() {
 #[test]
 fn a_claim_takes_its_range_out_in_order_and_keeps_it_out_until_it_is_released() {
     let rig = Rig::with('a'..='h');
-    let (claim, taken) = rig.cache.claim(b"c", b"f");
+    let (claim, taken) = rig.claim('c', 'f');
     assert_eq!((names(&taken), rig.keys(), rig.cache.records()), ("cdef".into(), "abgh".into(), 4));
     assert_eq!(taken[0].1, record('c'));
     assert_eq!(['c', 'e', 'f'].map(|key| rig.insert(key)), [AbandonedCompacted; 3]);
@@ -90,8 +116,8 @@ fn a_claim_takes_its_range_out_in_order_and_keeps_it_out_until_it_is_released() 
 #[test]
 fn of_two_claims_that_overlap_each_keeps_its_own_range_out() {
     let rig = Rig::with('a'..='h');
-    let (first, taken) = rig.cache.claim(b"a", b"e");
-    let (second, rest) = rig.cache.claim(b"c", b"g");
+    let (first, taken) = rig.claim('a', 'e');
+    let (second, rest) = rig.claim('c', 'g');
     assert_eq!((names(&taken), names(&rest)), ("abcde".into(), "fg".into()));
     rig.cache.release(first);
     assert_eq!(
@@ -103,10 +129,34 @@ fn of_two_claims_that_overlap_each_keeps_its_own_range_out() {
 }
 
 #[test]
+fn where_a_compaction_only_moves_records_it_claims_what_expires() {
+    let rig = Rig::with('a'..='h');
+    let expiring = |key: char| Promoted { kind_byte: Kind::Copy as u8 | EXPIRES, ..record(key) };
+    let insert = |key: char| rig.cache.insert(&bytes(key), expiring(key), || true);
+    assert_eq!(['l', 'm', 'n'].map(insert), [Inserted; 3]);
+    let plan = plan_of(&[(LEVELS_FAST - 1, &[('c', 'd'), ('f', 'f')]), (FIRST_SLOW, &[('b', 'm')])]);
+    let (claim, taken) = rig.cache.claim(Arc::new(Scope::of(&plan)));
+    assert_eq!((names(&taken), rig.keys()), ("cdflm".into(), "abeghn".into()));
+    assert_eq!(['c', 'd', 'f'].map(|key| rig.insert(key)), [AbandonedCompacted; 3]);
+    assert_eq!(['e', 'k', 'b'].map(|key| rig.insert(key)), [Present, Inserted, Present]);
+    assert_eq!(
+        ['i', 'l', 'm', 'o'].map(insert),
+        [AbandonedCompacted, AbandonedCompacted, AbandonedCompacted, Inserted]
+    );
+    // A compaction that moves all of it meanwhile, and no other that brings something down.
+    let moves = plan_of(&[(FIRST_SLOW, &[('a', 'z')])]);
+    let (other, rest) = rig.cache.claim(Arc::new(Scope::of(&moves)));
+    assert_eq!(names(&rest), "no");
+    assert_eq!((rig.cache.put_back(taken), rig.keys()), (3, "abcdefghk".into()), "and not what expires");
+    rig.cache.release(other);
+    rig.cache.release(claim);
+}
+
+#[test]
 fn what_a_failed_compaction_took_comes_back() {
     let rig = Rig::with('a'..='h');
     let charged = rig.charged();
-    let (claim, taken) = rig.cache.claim(b"c", b"f");
+    let (claim, taken) = rig.claim('c', 'f');
     assert_eq!(rig.cache.put_back(taken), 4);
     assert_eq!(rig.insert('g'), Present);
     rig.cache.release(claim);
@@ -117,9 +167,9 @@ fn what_a_failed_compaction_took_comes_back() {
 fn what_another_claim_covered_meanwhile_does_not_come_back() {
     for (late, ended) in [(false, false), (false, true), (true, false), (true, true)] {
         let rig = Rig::with('a'..='h');
-        let mut other = (!late).then(|| rig.cache.claim(b"e", b"z").0);
-        let (claim, taken) = rig.cache.claim(b"a", b"f");
-        let other = other.take().unwrap_or_else(|| rig.cache.claim(b"e", b"z").0);
+        let mut other = (!late).then(|| rig.claim('e', 'z').0);
+        let (claim, taken) = rig.claim('a', 'f');
+        let other = other.take().unwrap_or_else(|| rig.claim('e', 'z').0);
         let mut still = Some(other);
         if ended {
             rig.cache.release(still.take().unwrap());
@@ -132,7 +182,7 @@ fn what_another_claim_covered_meanwhile_does_not_come_back() {
         still.into_iter().for_each(|other| rig.cache.release(other));
     }
     let rig = Rig::with('a'..='c');
-    let (claim, taken) = rig.cache.claim(b"a", b"c");
+    let (claim, taken) = rig.claim('a', 'c');
     rig.cache.release(claim);
     assert_eq!(
         (rig.cache.put_back(taken), rig.keys()),
@@ -200,7 +250,7 @@ fn its_room_has_an_end_and_is_shared_by_all_caches() {
         })
         .count();
     assert_eq!((fits, rig.cache.records() + other.records()), (10, 10));
-    let (claim, taken) = rig.cache.claim(b"a", b"z");
+    let (claim, taken) = rig.claim('a', 'z');
     assert_eq!(taken.len(), rig.cache.put_back(taken), "its own room was free again");
     rig.cache.release(claim);
     assert_eq!(rig.insert('0'), Inserted, "a small one still fits");
@@ -212,7 +262,7 @@ fn its_room_has_an_end_and_is_shared_by_all_caches() {
 #[test]
 fn a_closed_cache_takes_nothing_any_more() {
     let rig = Rig::with('a'..='c');
-    let (claim, taken) = rig.cache.claim(b"a", b"b");
+    let (claim, taken) = rig.claim('a', 'b');
     rig.cache.close();
     assert_eq!((rig.insert('x'), rig.cache.put_back(taken)), (AbandonedCompacted, 0));
     rig.cache.release(claim);
@@ -223,7 +273,7 @@ fn a_closed_cache_takes_nothing_any_more() {
 fn a_cache_that_is_off_holds_nothing() {
     let cache = PromotionCache::OFF;
     assert_eq!(cache.insert(b"a", record('a'), || true), RefusedFull);
-    let (claim, taken) = cache.claim(b"a", b"z");
+    let (claim, taken) = cache.claim_all();
     assert!(taken.is_empty() && !cache.is_on());
     cache.release(claim);
     assert_eq!((cache.get(b"a", hash64(b"a"), u64::MAX), cache.records()), (None, 0));

@@ -90,7 +90,8 @@ fn across_boundary(
     }
     let has_stones = choice.tables.iter().any(|file| file.meta.range_tombstones > 0);
     let has_stones = has_stones && !seeded_bug!("range-tombstone-passes-copies");
-    let evicts = if retain_level.is_none() || has_stones { hot_tables(version, range) } else { Vec::new() };
+    let leave = retain_level.is_none() || has_stones || !input.config.retains;
+    let evicts = if leave { hot_tables(version, range) } else { Vec::new() };
     Some((retain_level, evicts))
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kelvin_base::{HotTracker, KeyRange, Tier};
 
 use super::build::{Choice, Keeps, build, hull, meeting, mostly_expired, tier_of};
-use super::hot::{cool, give_up_least, tend};
+use super::hot::{cool, give_up_least, has_few_runs_free, tend};
 use super::{PickInput, Plan, Reason, Targets, shares, targets};
 use crate::hotness::of_keyspace::OfKeyspace;
 use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, Version, is_hot_run, next_level};
@@ -117,11 +117,14 @@ fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
                     _ => What::LevelZero,
                 };
                 add(URGENT.saturating_add(score(bytes, share_bytes)), what);
-                // Ahead of it.
+            }
+            // Ahead of that.
+            if bytes > share_bytes || input.config.hot_level_is_full {
                 add(u64::MAX, What::Cool);
             }
         }
-        add(0, What::HotRuns);
+        // Without a free run no promotion is written: a merge of small ones is soon done.
+        add(if has_few_runs_free(version) { u64::MAX } else { 0 }, What::HotRuns);
         add(0, What::Clean);
     }
     all

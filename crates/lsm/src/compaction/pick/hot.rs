@@ -47,15 +47,25 @@ pub(super) fn tend(
     if input.tracker.is_none() {
         return give_up(version, &runs);
     }
-    let is_short = used + FREE_MIN > HOT_RUNS;
-    let merge = alike(&runs).or_else(|| is_short.then(|| runs.get(..2)).flatten());
-    let plan =
-        merge.and_then(|group| merge_runs(input, version, group, STEP_TABLES)).filter(|plan| accept(plan));
-    plan.or_else(|| if used == HOT_RUNS { give_up(version, runs.get(..1)?) } else { None })
+    if input.config.hot_level_is_full && !input.config.checks_hotness {
+        let written = |run: &&Run<'_>| run.tables.iter().map(|file| file.meta.number).max();
+        return give_up(version, std::slice::from_ref(runs.iter().min_by_key(written)?));
+    }
+    // Each run of a merge has a table there twice for a while: where there is no room for that, fewer of them are merged.
+    let alike = alike(&runs).unwrap_or_default();
+    let some = alike.get(..FAN_OUT).filter(|some| some.len() < alike.len());
+    let two = runs.get(..2).filter(|_| has_few_runs_free(version));
+    let groups = [Some(alike), some, two].into_iter().flatten();
+    let mut plans = groups.filter_map(|group| merge_runs(input, version, group, STEP_TABLES));
+    let plan = plans.find(|plan| accept(plan));
+    plan.or_else(|| {
+        let is_stuck = used == HOT_RUNS && input.running.is_empty();
+        is_stuck.then(|| give_up(version, runs.get(..1)?)).flatten()
+    })
 }
 
-/// Writes a run of the hot level anew without what is cold, when the fast tier is full and, as far as the tracker can tell, much of the
-/// hot level is: that frees room without a write to the slow tier. So does much that something newer in the fast levels has
+/// Writes a run of the hot level anew without what is cold, when the fast tier or the hot level is full and, as far as the tracker can tell, much of
+/// it is: that frees room without a write to the slow tier. So does much that something newer in the fast levels has
 /// made stale. The largest first, each once for each time that keys may have ceased to be hot, or that stale ones were found.
 pub(super) fn cool(
     input: &PickInput<'_>,
@@ -77,6 +87,12 @@ pub(super) fn cool(
         let plan = merge_runs(input, version, std::slice::from_ref(run), COOL_TABLES)?;
         Some(Plan { keeps_hot: true, ..plan }).filter(|plan| accept(plan))
     })
+}
+
+/// True if what promotions write may soon find no place.
+pub(super) fn has_few_runs_free(version: &Version) -> bool {
+    let hot_level = &version.levels[LEVELS_FAST..FIRST_SLOW];
+    hot_level.iter().filter(|run| run.tables.is_empty()).count() < FREE_MIN
 }
 
 /// The runs of which no table is being compacted, the smallest first, and how many there are with the others.

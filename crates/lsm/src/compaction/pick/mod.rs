@@ -57,6 +57,12 @@ pub struct PickConfig {
     /// Part of a last fast level's bytes that a boundary compaction moves on, in thousandths: the first slow level is that much
     /// smaller (HotRAP section 3.6). 1000 while nothing is retained.
     pub cold_permille: u64,
+    /// What is hot stays on the fast tier when its table leaves, the copies in its range too; without it all of that goes (an ablation).
+    pub retains: bool,
+    /// A promotion waits for room in the hot level, whatever else the fast tier has: what is cold there is to go.
+    pub hot_level_is_full: bool,
+    /// Nobody asks what is hot (an ablation): there what was promoted first goes.
+    pub checks_hotness: bool,
     /// Part of a last fast level's bytes that lies above copies of something older in the hot level, in thousandths.
     pub above_permille: u64,
     /// How often the hot level was to be rid of what something newer above makes stale.
