@@ -169,7 +169,7 @@ fn named() -> Vec<u8> {
     let mut body = vec![1];
     body.extend_from_slice(&0.999_f64.to_bits().to_le_bytes());
     body.extend_from_slice(&0.0_f64.to_bits().to_le_bytes());
-    for number in [210_u64, 0, 2, 0, 500_000, 150_000, 1] {
+    for number in [210_u64, 0, 2, 0, 0, 500_000, 150_000, 1] {
         kelvin_base::coding::put_varint(&mut body, number);
     }
     for runs in [1, 0, 0, 0, 0, 0, 0] {

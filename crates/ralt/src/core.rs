@@ -67,9 +67,9 @@ pub enum Fate {
 }
 
 impl Core {
-    /// How often all counters have been lowered by one: once for each `R` bytes accessed.
+    /// How often all counters have been lowered by one.
     pub fn epoch(&self, work: &Work) -> u32 {
-        self.options.bounds.round(work.accessed_bytes)
+        self.options.bounds.epoch(work.accessed_bytes, work.now)
     }
 
     /// Whether a record is hot for `version`.

@@ -30,6 +30,8 @@ struct Verdict {
     /// Records below this one are not hot.
     hot_score: f64,
     limits: Limits,
+    /// There is little room for unstable records.
+    is_pressed: bool,
 }
 
 impl Core {
@@ -49,6 +51,7 @@ impl Core {
         let before = self.version.load().tracker_sizes();
         let verdict = self.judge(work)?;
         work.now.turns = work.now.turns.saturating_add(1);
+        work.now.pressed = work.now.pressed.saturating_add(u32::from(verdict.is_pressed));
         let (hot_score, limits, now) = (verdict.hot_score, verdict.limits, work.now);
         let next = Version { hot_score, limits, now, ..Version::clone(&self.version.load()) };
         self.install(work, next);
@@ -116,7 +119,8 @@ impl Core {
         let physical_limit = if tunes { physical_kept } else { limits.physical_bytes.min(physical_kept) };
         let keep_score = by_physical.threshold(keep(stable.physical_bytes, physical_limit));
         let hot_score = by_hotrap.threshold(keep(stable.hotrap_bytes, hot_limit)).max(keep_score);
-        Ok(Verdict { keep_score, hot_score, limits })
+        let is_pressed = tunes && self.options.bounds.is_pressed(&limits, stable.hotrap_bytes);
+        Ok(Verdict { keep_score, hot_score, limits, is_pressed })
     }
 
     /// What RALT may be in the end, whatever the workload: its share of the fast disk, and no more than what pins `pinned_bytes`

@@ -285,7 +285,7 @@ impl HotTracker for Ralt {
         let record = found.inspect_err(|error| core.doubt(error)).ok()?;
         // As of the slice in which the runs last changed: the lock of who works would tell exactly, and is not waited for.
         let accessed_bytes = u64::from(version.now.slice).saturating_mul(core.options.slice_bytes);
-        let epoch = core.options.bounds.round(accessed_bytes);
+        let epoch = core.options.bounds.epoch(accessed_bytes, version.now);
         Some(Heat {
             score: record.map(|record| core.score(version.now, key, &record)),
             hot_score: version.hot_score,

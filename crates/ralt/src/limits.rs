@@ -3,6 +3,8 @@
 //! After each eviction the hot set may be as large as the stable records are, and `D_hs` larger, within `L_hs` and `R_hs`.
 //! Tests stand below.
 
+use crate::score::Now;
+
 /// The bounds that follow from the fast disk's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -26,10 +28,17 @@ impl Bounds {
         Self { hot_bytes_min: fast_bytes / 20, hot_bytes_max, round_bytes: fast_bytes, unstable_bytes_max }
     }
 
-    /// How many times counters have been lowered after `accessed_bytes`.
+    /// How many times counters have been lowered by one after `accessed_bytes`: once for each `R`, and by a half by each eviction that found too
+    /// little room for unstable records. When a hotspot moves, these follow each other quickly, and those of before need not wait for `R`.
     #[must_use]
-    pub fn round(&self, accessed_bytes: u64) -> u32 {
-        u32::try_from(accessed_bytes / self.round_bytes.max(1)).unwrap_or(u32::MAX)
+    pub(crate) fn epoch(&self, accessed_bytes: u64, now: Now) -> u32 {
+        let halves = (accessed_bytes / (self.round_bytes / 2).max(1)).saturating_add(u64::from(now.pressed));
+        u32::try_from(halves / 2).unwrap_or(u32::MAX)
+    }
+
+    /// True if `limits` leave less than half of `D_hs` beside stable records of `stable_bytes`.
+    pub(crate) const fn is_pressed(&self, limits: &Limits, stable_bytes: u64) -> bool {
+        limits.hot_bytes.saturating_sub(stable_bytes) < self.unstable_bytes_max / 2
     }
 
     /// The same where hot records can have no more than `bytes`, and half of that may be unstable: five times the paper's `D_hs`, so

@@ -31,6 +31,8 @@ pub struct Now {
     pub accesses: u64,
     /// Evictions that have been made.
     pub turns: u32,
+    /// Of these, those that found too little room for what is not stable yet: each lowers counters by a half.
+    pub pressed: u32,
 }
 
 /// What a record remembers of a key's accesses.
@@ -99,7 +101,7 @@ mod tests {
     const SMOOTH: Scoring = Scoring::Exponential { alpha: 0.5 };
 
     fn at(slice: u32) -> Now {
-        Now { slice, accesses: u64::from(slice) * 10, turns: slice }
+        Now { slice, accesses: u64::from(slice) * 10, turns: slice, pressed: 0 }
     }
 
     fn accessed(scoring: Scoring, slices: &[u32]) -> Stamp {

@@ -23,7 +23,7 @@ use crate::score::{Now, Scoring};
 use crate::version::{LEVELS, Placed, Version};
 
 const MAGIC: &[u8; 8] = b"KLVNRALT";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// The checksum's seed.
 const SEED: u64 = 0x5a17_5a17;
 /// No count or size is larger, so that sums of them fit.
@@ -77,13 +77,14 @@ fn encode(options: &Options, work: &Work, version: &Version) -> Vec<u8> {
     out.push(code);
     out.extend_from_slice(&parameter.to_le_bytes());
     out.extend_from_slice(&version.hot_score.to_bits().to_le_bytes());
-    let Now { slice, accesses, turns } = work.now;
+    let Now { slice, accesses, turns, pressed } = work.now;
     let limits = version.limits;
     for number in [
         work.accessed_bytes,
         u64::from(slice),
         accesses,
         u64::from(turns),
+        u64::from(pressed),
         limits.hot_bytes,
         limits.physical_bytes,
         work.next_number,
@@ -175,18 +176,19 @@ fn decode_rest(input: &mut &[u8]) -> Option<State> {
     *input = tail;
     let scoring = scoring_of(code, get_u64(input)?)?;
     let hot_score = f64::from_bits(get_u64(input)?);
-    let mut numbers = [0; 7];
+    let mut numbers = [0; 8];
     for number in &mut numbers {
         *number = get_varint(input)?;
     }
-    let [accessed_bytes, slice, accesses, turns, hot_bytes, physical_bytes, next_number] = numbers;
+    let [accessed_bytes, slice, accesses, turns, pressed, hot_bytes, physical_bytes, next_number] = numbers;
     let mut levels: [Vec<Named>; LEVELS] = Default::default();
     for level in &mut levels {
         for _ in 0..get_varint(input)? {
             level.push((get_varint(input)?, get_varint(input)?, get_bytes(input)?.to_vec()));
         }
     }
-    let now = Now { slice: u32::try_from(slice).ok()?, accesses, turns: u32::try_from(turns).ok()? };
+    let [slice, turns, pressed] = [slice, turns, pressed].map(u32::try_from);
+    let now = Now { slice: slice.ok()?, accesses, turns: turns.ok()?, pressed: pressed.ok()? };
     let limits = Limits { hot_bytes, physical_bytes };
     let is_sound =
         input.is_empty() && !hot_score.is_nan() && numbers.iter().all(|&number| number <= NUMBER_MAX);

@@ -87,7 +87,7 @@ fn without_eviction_the_runs_hold_exactly_what_was_accessed() {
             now = Now {
                 accesses: 200 * (round + 1),
                 slice: u32::try_from(accessed / 50_000).unwrap(),
-                turns: 0,
+                ..Now::default()
             };
             for key in keys {
                 let newer = Record::accessed(100, scoring, now, 0);
