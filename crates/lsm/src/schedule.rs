@@ -13,7 +13,7 @@ use kelvin_base::{Error, ErrorKind, Lane, Tier, seeded_bug};
 
 use crate::compaction::pick::{PickConfig, PickInput, Plan, Running, pick};
 use crate::db::engine::Engine;
-use crate::promotion::Claimed;
+use crate::promotion::{Claimed, Wants};
 use crate::space::Priority;
 use crate::version::Version;
 use crate::view::KeyspaceState;
@@ -192,7 +192,7 @@ impl Engine {
     pub(crate) fn slow_compactions_max(&self) -> Option<usize> {
         match self.pressure.load() {
             _ if !self.hotness.is_on() => None,
-            Pressure::None if self.promotion_wants_bytes() == 0 => Some(1),
+            Pressure::None if !matches!(self.promotion_wants(), Wants::Bytes(_)) => Some(1),
             Pressure::None | Pressure::Delay { .. } => Some(2),
             Pressure::Stop(_) => None,
         }

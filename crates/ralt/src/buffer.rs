@@ -21,8 +21,11 @@ const SHARDS: usize = 16;
 #[derive(Debug, Default)]
 pub struct Accesses {
     bytes: Vec<u8>,
-    count: u64,
+    count: usize,
 }
+
+/// Where an access lies: in which of those taken together, and where it begins there.
+pub type Place = (u32, u32);
 
 impl Accesses {
     fn push(&mut self, key: &[u8], value_len: u32) {
@@ -32,13 +35,13 @@ impl Accesses {
     }
 
     /// How many there are.
-    pub const fn count(&self) -> u64 {
+    pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// Memory they take, bytes.
+    /// Memory they take, with their part of the list by which they are sorted, bytes.
     pub const fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.count * size_of::<Place>()
     }
 
     /// Where each access begins.
@@ -121,7 +124,7 @@ impl AccessBuffer {
         let accesses = std::mem::take(&mut *shard);
         let bytes = accesses.bytes();
         if self.waiting_bytes.load(Ordering::Relaxed) + bytes > self.waiting_bytes_max {
-            self.lost.fetch_add(accesses.count(), Ordering::Relaxed);
+            self.lost.fetch_add(accesses.count() as u64, Ordering::Relaxed);
             return true;
         }
         full.push(accesses);
@@ -158,10 +161,9 @@ impl AccessBuffer {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Memory it may take, with what is being sorted, bytes: full shards wait, others were taken, and of those there is a list of
-    /// their places, a third or so of their size.
+    /// Memory it may take, bytes: full shards wait, others were taken and are being sorted, and the rest is being filled.
     pub const fn memory_bytes_max(&self) -> usize {
-        self.waiting_bytes_max / 3 * 7 + SHARDS * self.shard_bytes
+        2 * self.waiting_bytes_max + SHARDS * self.shard_bytes
     }
 }
 
@@ -212,8 +214,27 @@ mod tests {
         let taken = buffer.take_all();
         let bytes: usize = taken.iter().map(Accesses::bytes).sum();
         assert!(bytes <= buffer.memory_bytes_max(), "{bytes}");
-        assert_eq!(taken.iter().map(Accesses::count).sum::<u64>() + buffer.lost(), 10_000);
+        assert_eq!(taken.iter().map(Accesses::count).sum::<usize>() as u64 + buffer.lost(), 10_000);
         assert!(buffer.lost() > 0 && !buffer.wants_sorting());
+    }
+
+    #[test]
+    fn what_is_being_sorted_with_its_list_and_what_comes_meanwhile_is_what_was_told() {
+        for key_bytes in [1, 24, 500] {
+            let buffer = AccessBuffer::new(64 << 10);
+            let key = vec![7; key_bytes];
+            let fill = || assert!((0..100_000).filter(|_| buffer.push(&key, 1)).count() > 0);
+            fill();
+            let taken = buffer.take_full();
+            fill();
+            let held = |one: &Accesses| one.bytes.len();
+            let sorted: usize = taken.iter().map(|one| held(one) + one.count() * size_of::<Place>()).sum();
+            let full: usize = buffer.full.lock().iter().map(held).sum();
+            let filling: usize = buffer.shards.iter().map(|shard| held(&shard.lock())).sum();
+            let all = sorted + full + filling;
+            let told = buffer.memory_bytes_max();
+            assert!(all <= told && all > told / 4, "{all} of {told} with keys of {key_bytes} bytes");
+        }
     }
 
     #[test]

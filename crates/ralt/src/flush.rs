@@ -4,15 +4,14 @@ use std::sync::atomic::Ordering;
 
 use kelvin_base::{ErrorKind, KEY_BYTES_MAX, Result};
 
-use crate::buffer::Accesses;
+use crate::buffer::{Accesses, Place};
 use crate::core::{Core, Outputs, Work};
 use crate::record::Record;
 use crate::version::{Placed, Version};
 
-/// Where each access of `taken` lies: which of them, and where it begins there.
-fn places(taken: &[Accesses]) -> Vec<(u32, u32)> {
-    let count: u64 = taken.iter().map(Accesses::count).sum();
-    let mut places = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+/// Where the accesses of `taken` lie.
+fn places(taken: &[Accesses]) -> Vec<Place> {
+    let mut places = Vec::with_capacity(taken.iter().map(Accesses::count).sum());
     for (at, accesses) in (0..).zip(taken) {
         let is_storable =
             |&place: &usize| accesses.at(place).is_some_and(|(key, _)| key.len() <= KEY_BYTES_MAX);
@@ -29,8 +28,8 @@ impl Core {
         if places.is_empty() {
             return Ok(());
         }
-        let access = |&(at, place): &(u32, u32)| taken.get(at as usize)?.at(place as usize);
-        let key = |place: &(u32, u32)| access(place).map(|access| access.0);
+        let access = |&(at, place): &Place| taken.get(at as usize)?.at(place as usize);
+        let key = |place: &Place| access(place).map(|access| access.0);
         self.tick(work, places.iter().filter_map(access));
         // Of one key, the access noted later stays behind.
         places.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then(a.cmp(b)));

@@ -101,7 +101,7 @@ impl Options {
     #[must_use]
     pub fn of_fast(fast_bytes: u64, owner: [u8; 16]) -> Self {
         // Accesses of a thousandth of the disk, or so, at a record's physical size.
-        let buffer = usize::try_from(fast_bytes / 320).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
+        let buffer = usize::try_from(fast_bytes / 275).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
         Self {
             owner,
             fast_bytes,
@@ -129,13 +129,13 @@ impl Options {
         Self { first: Limits { hot_bytes, ..self.first }, has_auto_tuning: false, ..self }
     }
 
-    /// The same within `memory_bytes`: a fifth for accesses that are not sorted yet or are being sorted, a quarter for what
+    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, a quarter for what
     /// the runs pin, the rest for merges.
     #[must_use]
     pub fn within_memory(self, memory_bytes: u64) -> Self {
         let part = |by: u64| usize::try_from(memory_bytes / by).unwrap_or(usize::MAX);
         Self {
-            buffer_bytes: self.buffer_bytes.min(part(10)),
+            buffer_bytes: self.buffer_bytes.min(part(8)),
             pinned_bytes_max: self.pinned_bytes_max.min(memory_bytes / 4),
             run_bytes: self.run_bytes.min(memory_bytes / 4 * 3).max(RUN_BYTES_MIN),
             io_bytes: part(128).clamp(8 << 10, IO_BYTES) / ALIGNMENT * ALIGNMENT,

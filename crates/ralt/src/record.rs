@@ -78,7 +78,7 @@ impl Record {
         key.len() as u64 + self.value_len as u64
     }
 
-    /// Its bytes on disk, 10 to 22 of them: each access is written about ten times before it is forgotten.
+    /// Its bytes on disk, 10 to 22 of them.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for number in [self.value_len, self.stamp.tick, self.epoch] {
             put_varint(out, u64::from(number));

@@ -33,6 +33,7 @@ use crate::hotness::of_keyspace::OfKeyspace;
 use crate::hotness::storage::{BookedStorage, IN_BOOKS, discard};
 use crate::memory::MemoryPart;
 use crate::options::{Config, Env, Hotness};
+use crate::promotion::Wants;
 
 /// The highest count of [`Hotness::Clock`]: three bits.
 const CLOCK_MAX: u32 = 7;
@@ -314,7 +315,9 @@ impl Engine {
     /// levels', nor is what a promotion waits for.
     pub(crate) fn pick_config_now(&self) -> PickConfig {
         let usable = self.pick_config.fast_usable_bytes;
-        let taken = self.hotness_bytes().saturating_add(self.promotion_wants_bytes());
+        let wants = self.promotion_wants();
+        let wanted_bytes = if let Wants::Bytes(bytes) = wants { bytes } else { 0 };
+        let taken = self.hotness_bytes().saturating_add(wanted_bytes);
         let fast_usable_bytes = usable.saturating_sub(taken).max(usable / 2);
         let means = &self.means;
         let (cold_permille, above_permille) = (means.cold_permille(), means.above_permille());
@@ -327,7 +330,7 @@ impl Engine {
             above_permille,
             clean_turn,
             parts_max,
-            hot_level_is_full: self.hot_level_is_full(),
+            hot_level_is_full: wants == Wants::WhatIsCold,
             ..self.pick_config.clone()
         }
     }

@@ -51,6 +51,17 @@ const TIGHT: u64 = 12;
 /// After a flush that could not be done, the next one waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// What compactions are to do for a promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// None waits.
+    Nothing,
+    /// They are to leave it so many bytes of the fast tier.
+    Bytes(u64),
+    /// The hot level is as large as it may be: only what is cold there can give way.
+    WhatIsCold,
+}
+
 /// The tables of the fast tier, bytes.
 pub(super) struct FastLevels {
     /// What they may fill.
@@ -205,24 +216,19 @@ impl Engine {
         }
     }
 
-    /// What compactions are to leave free for a promotion that waits, bytes; 0 if none does.
-    pub(crate) fn promotion_wants_bytes(&self) -> u64 {
+    /// What a promotion waits for.
+    pub(crate) fn promotion_wants(&self) -> Wants {
         if !self.promotion_waits.load(Ordering::Relaxed) {
-            return 0;
+            return Wants::Nothing;
         }
         let fast = self.fast_levels_now();
-        // Where the hot level is as large as it may be, only what is cold there can give way.
-        if !fast.hot_level_may_grow(self.config.promotion_bytes_max) {
-            return 0;
+        match fast.hot_level_may_grow(self.config.promotion_bytes_max) {
+            true => {
+                Wants::Bytes(fast.level_zero_growth.saturating_add(AHEAD * self.config.promotion_bytes_max))
+            }
+            false if seeded_bug!("full-hot-level-stays-full") => Wants::Nothing,
+            false => Wants::WhatIsCold,
         }
-        fast.level_zero_growth.saturating_add(AHEAD * self.config.promotion_bytes_max)
-    }
-
-    /// True if a promotion waits for room in the hot level, and for no other.
-    pub(crate) fn hot_level_is_full(&self) -> bool {
-        self.promotion_waits.load(Ordering::Relaxed)
-            && !seeded_bug!("full-hot-level-stays-full")
-            && !self.fast_levels_now().hot_level_may_grow(self.config.promotion_bytes_max)
     }
 
     fn write_run(&self, keyspace: &KeyspaceState, hot: &Records) -> Result<()> {

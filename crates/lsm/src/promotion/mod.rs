@@ -69,5 +69,6 @@ pub use cache::{Insertion, Promoted, PromotionCache};
 #[cfg(test)]
 pub(crate) use claimed::entries;
 pub use claimed::{Claimed, Exchange};
+pub use flush::Wants;
 pub use lifted::Lifted;
 pub use room::Room;
