@@ -11,21 +11,22 @@ use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use kelvin_base::KEY_BYTES_MAX;
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
 use parking_lot::Mutex;
 
 /// Shards: more than that many threads share them.
 const SHARDS: usize = 16;
 
+/// More than this is never gathered, bytes: what was taken together is counted in 32 bits.
+const BYTES_MAX: usize = 1 << 30;
+
 /// Accesses as they came: of each the length of the value, a varint, and the key behind its length.
 #[derive(Debug, Default)]
-pub struct Accesses {
+struct Accesses {
     bytes: Vec<u8>,
     count: usize,
 }
-
-/// Where an access lies: in which of those taken together, and where it begins there.
-pub type Place = (u32, u32);
 
 impl Accesses {
     fn push(&mut self, key: &[u8], value_len: u32) {
@@ -34,28 +35,88 @@ impl Accesses {
         self.count += 1;
     }
 
-    /// How many there are.
-    pub const fn count(&self) -> usize {
-        self.count
-    }
-
     /// Memory they take, with their part of the list by which they are sorted, bytes.
-    pub const fn bytes(&self) -> usize {
+    const fn bytes(&self) -> usize {
         self.bytes.len() + self.count * size_of::<Place>()
     }
 
-    /// Where each access begins.
-    pub fn places(&self) -> impl Iterator<Item = usize> {
+    /// Where each access begins, its key and the length of its value.
+    fn each(&self) -> impl Iterator<Item = (usize, &[u8], u32)> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
-            let place = self.bytes.len() - rest.len();
-            next_of(&mut rest).map(|_| place)
+            let begin = self.bytes.len() - rest.len();
+            next_of(&mut rest).map(|(key, value_len)| (begin, key, value_len))
         })
     }
+}
 
-    /// The access that begins at `place`: key and length of the value.
-    pub fn at(&self, place: usize) -> Option<(&[u8], u32)> {
-        next_of(&mut self.bytes.get(place..)?)
+/// An access among those that were taken together, for sorting: the first bytes of its key that not all keys have alike, and where it begins
+/// if all lie one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Keys that differ here are in this order; of keys that do not, nothing is known.
+    pub prefix: u32,
+    /// Of two accesses the one noted later by a thread lies behind.
+    pub offset: u32,
+}
+
+/// What was taken together.
+#[derive(Debug)]
+pub struct Taken {
+    all: Vec<Accesses>,
+    /// Where each of them begins if they lie one behind the other.
+    begins: Vec<u32>,
+}
+
+impl Taken {
+    fn new(mut all: Vec<Accesses>) -> Self {
+        all.retain(|accesses| accesses.count > 0);
+        let mut end: usize = 0;
+        // The buffer takes far less than can be counted here.
+        let begin = |accesses: &Accesses| {
+            let begin = u32::try_from(end).unwrap_or(u32::MAX);
+            end += accesses.bytes.len();
+            begin
+        };
+        let begins = all.iter().map(begin).collect();
+        Self { all, begins }
+    }
+
+    /// How many accesses there are.
+    pub fn count(&self) -> usize {
+        self.all.iter().map(|accesses| accesses.count).sum()
+    }
+
+    /// Keys of all accesses, and the lengths of their values.
+    pub fn each(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        self.all.iter().flat_map(Accesses::each).map(|(_, key, value_len)| (key, value_len))
+    }
+
+    /// Where all accesses lie.
+    pub fn places(&self) -> Vec<Place> {
+        let mut keys = self.each().map(|(key, _)| key);
+        let first = keys.next().unwrap_or_default();
+        let alike = keys.fold(first.len(), |alike, key| {
+            first[..alike].iter().zip(key).take_while(|(a, b)| a == b).count()
+        });
+        let mut places = Vec::with_capacity(self.count());
+        for (accesses, &begin) in self.all.iter().zip(&self.begins) {
+            let place = |(at, key, _): (usize, &[u8], u32)| {
+                let mut prefix = [0; 4];
+                prefix.iter_mut().zip(&key[alike..]).for_each(|(to, from)| *to = *from);
+                let offset = begin.checked_add(u32::try_from(at).ok()?)?;
+                Some(Place { prefix: u32::from_be_bytes(prefix), offset })
+            };
+            places.extend(accesses.each().filter_map(place));
+        }
+        places
+    }
+
+    /// The access at `place`: key and length of the value.
+    pub fn at(&self, place: Place) -> Option<(&[u8], u32)> {
+        let which = self.begins.partition_point(|&begin| begin <= place.offset).checked_sub(1)?;
+        let at = usize::try_from(place.offset - self.begins[which]).ok()?;
+        next_of(&mut self.all[which].bytes.get(at..)?)
     }
 }
 
@@ -96,6 +157,7 @@ fn own_shard() -> usize {
 impl AccessBuffer {
     /// A buffer that takes about `bytes`, four fifths of them in shards that are full and wait.
     pub fn new(bytes: usize) -> Self {
+        let bytes = bytes.min(BYTES_MAX);
         let shard_bytes = (bytes / 5 / SHARDS).max(1 << 10);
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -107,8 +169,11 @@ impl AccessBuffer {
         }
     }
 
-    /// Notes an access; true if enough waits to be sorted.
+    /// Notes an access; true if enough waits to be sorted. Of a key that no run could hold nothing is noted.
     pub fn push(&self, key: &[u8], value_len: u32) -> bool {
+        if key.len() > KEY_BYTES_MAX {
+            return false;
+        }
         let own = own_shard();
         let free = (0..SHARDS).find_map(|step| self.shards[(own + step) % SHARDS].try_lock());
         let Some(mut shard) = free else {
@@ -124,7 +189,7 @@ impl AccessBuffer {
         let accesses = std::mem::take(&mut *shard);
         let bytes = accesses.bytes();
         if self.waiting_bytes.load(Ordering::Relaxed) + bytes > self.waiting_bytes_max {
-            self.lost.fetch_add(accesses.count() as u64, Ordering::Relaxed);
+            self.lost.fetch_add(accesses.count as u64, Ordering::Relaxed);
             return true;
         }
         full.push(accesses);
@@ -137,18 +202,21 @@ impl AccessBuffer {
     }
 
     /// Takes what is full.
-    pub fn take_full(&self) -> Vec<Accesses> {
+    pub fn take_full(&self) -> Taken {
+        Taken::new(self.full_ones())
+    }
+
+    fn full_ones(&self) -> Vec<Accesses> {
         let full = std::mem::take(&mut *self.full.lock());
         self.waiting_bytes.fetch_sub(full.iter().map(Accesses::bytes).sum(), Ordering::Relaxed);
         full
     }
 
     /// Takes everything, also what is not full.
-    pub fn take_all(&self) -> Vec<Accesses> {
-        let mut all = self.take_full();
+    pub fn take_all(&self) -> Taken {
+        let mut all = self.full_ones();
         all.extend(self.shards.iter().map(|shard| std::mem::take(&mut *shard.lock())));
-        all.retain(|accesses| accesses.count() > 0);
-        all
+        Taken::new(all)
     }
 
     /// True if enough waits to be sorted.
@@ -171,12 +239,8 @@ impl AccessBuffer {
 mod tests {
     use super::*;
 
-    fn all(taken: &[Accesses]) -> Vec<(Vec<u8>, u32)> {
-        let mut all: Vec<_> = taken
-            .iter()
-            .flat_map(|one| one.places().map(|place| one.at(place).unwrap()))
-            .map(|(key, len)| (key.to_vec(), len))
-            .collect();
+    fn all(taken: &Taken) -> Vec<(Vec<u8>, u32)> {
+        let mut all: Vec<_> = taken.each().map(|(key, len)| (key.to_vec(), len)).collect();
         all.sort();
         all
     }
@@ -200,7 +264,7 @@ mod tests {
             (0..4).flat_map(|thread| (0..500).map(move |number| (key(thread, number), number))).collect();
         want.sort();
         assert_eq!((all(&taken), buffer.lost()), (want, 0));
-        assert!(buffer.take_all().is_empty());
+        assert_eq!(buffer.take_all().count(), 0);
     }
 
     #[test]
@@ -212,9 +276,9 @@ mod tests {
         }
         assert!(asked_for_sorting > 0 && buffer.wants_sorting());
         let taken = buffer.take_all();
-        let bytes: usize = taken.iter().map(Accesses::bytes).sum();
+        let bytes: usize = taken.all.iter().map(Accesses::bytes).sum();
         assert!(bytes <= buffer.memory_bytes_max(), "{bytes}");
-        assert_eq!(taken.iter().map(Accesses::count).sum::<usize>() as u64 + buffer.lost(), 10_000);
+        assert_eq!(taken.count() as u64 + buffer.lost(), 10_000);
         assert!(buffer.lost() > 0 && !buffer.wants_sorting());
     }
 
@@ -228,13 +292,55 @@ mod tests {
             let taken = buffer.take_full();
             fill();
             let held = |one: &Accesses| one.bytes.len();
-            let sorted: usize = taken.iter().map(|one| held(one) + one.count() * size_of::<Place>()).sum();
+            let sorted: usize = taken.all.iter().map(|one| held(one) + one.count * size_of::<Place>()).sum();
             let full: usize = buffer.full.lock().iter().map(held).sum();
             let filling: usize = buffer.shards.iter().map(|shard| held(&shard.lock())).sum();
             let all = sorted + full + filling;
             let told = buffer.memory_bytes_max();
             assert!(all <= told && all > told / 4, "{all} of {told} with keys of {key_bytes} bytes");
         }
+    }
+
+    #[test]
+    fn places_lead_to_the_accesses_and_prefixes_are_in_the_order_of_the_keys() {
+        let keys: [&[u8]; 9] = [
+            b"user",
+            b"user\0",
+            b"user0001",
+            b"user00010",
+            b"user0002",
+            b"user1",
+            b"user\xff\xff\xff\xff\x01",
+            b"user\xff\xff\xff\xff",
+            b"user0001",
+        ];
+        let buffer = AccessBuffer::new(1 << 20);
+        let sorted = |mut keys: Vec<&[u8]>| {
+            keys.sort_unstable();
+            keys.concat()
+        };
+        for some in [&keys[..], &keys[2..5], &keys[2..3], &[]] {
+            for (at, key) in (0..).zip(some) {
+                buffer.push(key, at);
+            }
+            let taken = buffer.take_all();
+            let places = taken.places();
+            let found = places.iter().map(|place| taken.at(*place).unwrap().0).collect();
+            assert_eq!(sorted(found), sorted(some.to_vec()));
+            for (a, b) in places.iter().flat_map(|a| places.iter().map(move |b| (a, b))) {
+                let [key, other] = [a, b].map(|place| taken.at(*place).unwrap().0);
+                assert!(a.prefix >= b.prefix || key < other, "{key:?} {other:?}");
+            }
+        }
+        assert_eq!(AccessBuffer::new(0).take_all().at(Place { prefix: 0, offset: 0 }), None);
+    }
+
+    #[test]
+    fn of_a_key_that_no_run_could_hold_nothing_is_noted() {
+        let buffer = AccessBuffer::new(1 << 20);
+        buffer.push(&[1; KEY_BYTES_MAX + 1], 1);
+        buffer.push(&[1; KEY_BYTES_MAX], 1);
+        assert_eq!(all(&buffer.take_all()), [(vec![1; KEY_BYTES_MAX], 1)]);
     }
 
     #[test]

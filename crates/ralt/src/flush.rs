@@ -2,43 +2,31 @@
 
 use std::sync::atomic::Ordering;
 
-use kelvin_base::{ErrorKind, KEY_BYTES_MAX, Result};
+use kelvin_base::{ErrorKind, Result};
 
-use crate::buffer::{Accesses, Place};
+use crate::buffer::{Place, Taken};
 use crate::core::{Core, Outputs, Work};
 use crate::record::Record;
 use crate::version::{Placed, Version};
 
-/// Where the accesses of `taken` lie.
-fn places(taken: &[Accesses]) -> Vec<Place> {
-    let mut places = Vec::with_capacity(taken.iter().map(Accesses::count).sum());
-    for (at, accesses) in (0..).zip(taken) {
-        let is_storable =
-            |&place: &usize| accesses.at(place).is_some_and(|(key, _)| key.len() <= KEY_BYTES_MAX);
-        let all = accesses.places().filter(is_storable);
-        places.extend(all.filter_map(|place| Some((at, u32::try_from(place).ok()?))));
-    }
-    places
-}
-
 impl Core {
     /// Sorts `taken`, merges the accesses of each key, and installs them as the newest runs of level 0.
-    pub fn flush(&self, work: &mut Work, taken: &[Accesses]) -> Result<()> {
-        let mut places = places(taken);
-        if places.is_empty() {
+    pub fn flush(&self, work: &mut Work, taken: &Taken) -> Result<()> {
+        if taken.count() == 0 {
             return Ok(());
         }
-        let access = |&(at, place): &Place| taken.get(at as usize)?.at(place as usize);
-        let key = |place: &Place| access(place).map(|access| access.0);
-        self.tick(work, places.iter().filter_map(access));
+        self.tick(work, taken.each());
+        let mut places = taken.places();
+        let key = |place: &Place| taken.at(*place).map(|access| access.0);
+        let order = |a: &Place, b: &Place| a.prefix.cmp(&b.prefix).then_with(|| key(a).cmp(&key(b)));
         // Of one key, the access noted later stays behind.
-        places.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then(a.cmp(b)));
+        places.sort_unstable_by(|a, b| order(a, b).then(a.offset.cmp(&b.offset)));
         let version = self.version.load_full();
         let (now, epoch, scoring) = (work.now, self.epoch(work), self.options.scoring);
         let knows = |key: &[u8]| version.is_hot(key);
         let mut outputs = Outputs::new(self, &knows);
-        for same in places.chunk_by(|a, b| key(a) == key(b)) {
-            let each = same.iter().filter_map(access);
+        for same in places.chunk_by(|a, b| order(a, b).is_eq()) {
+            let each = same.iter().filter_map(|place| taken.at(*place));
             let each = each.map(|(_, value_len)| Record::accessed(value_len, scoring, now, epoch));
             let record = each.reduce(|older, newer| Record::merge(scoring, &older, &newer));
             let Some((key, record)) = key(&same[0]).zip(record) else { continue };
@@ -65,7 +53,7 @@ impl Core {
     }
 
     /// Flushes `taken`, and keeps the levels in shape.
-    pub fn tidy(&self, work: &mut Work, taken: &[Accesses]) -> Result<()> {
+    pub fn tidy(&self, work: &mut Work, taken: &Taken) -> Result<()> {
         self.flush(work, taken)?;
         while self.compact(work)? {}
         Ok(())
