@@ -123,6 +123,12 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::tests::a_claim_takes_its_range_out_in_order_and_keeps_it_out_until_it_is_released",
     ),
     bug(
+        "claim-forgets-range-tombstones",
+        CLAIMS,
+        Lsm,
+        "promotion::hazards_tests::a_read_inserts_nothing_where_a_range_tombstone_comes_down",
+    ),
+    bug(
         "claim-released-early",
         CLAIMS,
         Lsm,

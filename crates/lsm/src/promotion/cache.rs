@@ -1,6 +1,7 @@
 //! The map behind the promotion cache, and who may change it when. Invariants and proof: `mod.rs` beside.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,7 +119,7 @@ impl PromotionCache {
     pub fn insert(&self, key: &[u8], record: Promoted, is_unchanged: impl FnOnce() -> bool) -> Insertion {
         let Some(cache) = &self.0 else { return Insertion::RefusedFull };
         let Some(claims) = cache.gate.try_read() else { return Insertion::AbandonedLock };
-        let is_claimed = claims.cover(key, record.expires()) && !seeded_bug!("insertion-under-a-claim");
+        let is_claimed = claims.keep_out(key, record.expires()) && !seeded_bug!("insertion-under-a-claim");
         if is_claimed || !(is_unchanged() || seeded_bug!("insertion-of-what-was-compacted")) {
             return Insertion::AbandonedCompacted;
         }
@@ -143,11 +144,11 @@ impl PromotionCache {
     }
 
     /// Claims what a compaction that writes the slow tier changes, before it starts: takes out all records that `scope` covers, in key order, and
-    /// keeps new ones out until [`Self::release`]. What was taken may be dropped at any time.
+    /// keeps new ones out until [`Self::release`], but those of keys of which nothing can come down. What was taken may be dropped at any time.
     pub fn claim(&self, scope: Arc<Scope>) -> (ClaimId, Vec<(Bytes, Promoted)>) {
         let Some(cache) = &self.0 else { return (Claims::NONE, Vec::new()) };
         let claim = cache.gate.write().begin(&scope);
-        // Whoever inserted before has done so, and nobody inserts what is covered any more.
+        // Whoever inserted before has done so, and nobody inserts any more what may change.
         let mut taken = cache.take_out(|key, record| {
             scope.covers(key, record.expires()) && !seeded_bug!("claim-takes-nothing-out")
         });
@@ -229,7 +230,8 @@ impl Cache {
         &self.shards[usize::from(hash.to_le_bytes()[0]) % SHARDS]
     }
 
-    /// Puts in `records`, whose room is taken, as far as one claim covers their keys and no other did meanwhile. How many.
+    /// Puts in `records`, whose room is taken, as far as one claim covers their keys, no other did meanwhile, and no reader has found them again. How
+    /// many.
     fn put(&self, records: impl Iterator<Item = (Bytes, Promoted)>) -> usize {
         let claims = self.gate.read();
         let mut count = 0;
@@ -238,9 +240,14 @@ impl Cache {
                 self.room.give(bytes_of(&key, &record));
                 continue;
             }
-            let mut shard = self.shard(hash64(&key)).write();
-            let before = shard.insert(key, record);
-            debug_assert_eq!(before, None, "nothing was inserted under the claim");
+            match self.shard(hash64(&key)).write().entry(key) {
+                Entry::Vacant(free) => free.insert(record),
+                Entry::Occupied(present) => {
+                    debug_assert_eq!(present.get().sequence, record.sequence, "the slow part has one answer");
+                    self.room.give(bytes_of(present.key(), &record));
+                    continue;
+                }
+            };
             self.records.fetch_add(1, Ordering::Relaxed);
             count += 1;
         }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::seeded_bug;
+use kelvin_base::{hash64, seeded_bug};
 
 use crate::compaction::pick::Plan;
-use crate::version::FIRST_SLOW;
+use crate::version::{FIRST_SLOW, TableFile};
 
 /// A claim in force; [`super::PromotionCache::release`] ends it.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,11 +31,30 @@ impl Range {
     }
 }
 
+/// Where something newer may come down.
+#[derive(Debug)]
+struct Inside {
+    range: Range,
+    /// What comes down there; `None` for anything.
+    table: Option<Arc<TableFile>>,
+}
+
+impl Inside {
+    /// False if nothing of `key`, whose hash is `hash`, can come down: the table's filter excludes it, and no range tombstone lies there. A table
+    /// that is not open is not opened for that.
+    fn may_bring(&self, key: &[u8], hash: u64) -> bool {
+        let has_no_stones = |file: &Arc<TableFile>| {
+            file.meta.range_tombstones == 0 || seeded_bug!("claim-forgets-range-tombstones")
+        };
+        let filter = self.table.as_ref().filter(|file| has_no_stones(file)).and_then(|file| file.if_open());
+        self.range.holds(key) && filter.is_none_or(|table| table.may_contain(hash))
+    }
+}
+
 /// For which keys a compaction that writes the slow tier changes something there.
 #[derive(Debug)]
 pub struct Scope {
-    /// Where something newer may come down.
-    inside: Vec<Range>,
+    inside: Vec<Inside>,
     /// All that is written anew. What lies there and not inside is moved: of what expires it may be that nothing is left.
     whole: Range,
 }
@@ -50,7 +69,7 @@ impl Scope {
     pub(super) fn inside(smallest: &[u8], largest: Option<&[u8]>) -> Self {
         let bytes = Bytes::copy_from_slice;
         let whole = Range { smallest: bytes(smallest), largest: largest.map(bytes), is_exclusive: false };
-        Self { inside: vec![whole.clone()], whole }
+        Self { inside: vec![Inside { range: whole.clone(), table: None }], whole }
     }
 
     /// What `plan` changes: something newer may come down within the range of each table that it takes from the fast levels.
@@ -61,24 +80,39 @@ impl Scope {
             is_exclusive,
         };
         let whole = range(&plan.smallest, &plan.largest, false);
-        let fast = plan.tables().filter(|(level, _)| *level < FIRST_SLOW).map(|(_, file)| &file.meta);
-        let mut inside: Vec<Range> =
-            fast.map(|meta| range(&meta.smallest, &meta.largest, meta.largest_exclusive)).collect();
+        let fast = plan.tables().filter(|(level, _)| *level < FIRST_SLOW).map(|(_, file)| file);
+        let mut inside: Vec<Inside> = fast
+            .map(|file| {
+                let range = range(&file.meta.smallest, &file.meta.largest, file.meta.largest_exclusive);
+                Inside { range, table: Some(Arc::clone(file)) }
+            })
+            .collect();
         if seeded_bug!("promotion-beyond-the-fast-input") {
-            inside.push(whole.clone());
+            inside.push(Inside { range: whole.clone(), table: None });
         }
         Self { inside, whole }
     }
 
-    /// True if it changes something for `key`, of which there is a record that expires or does not.
+    /// True if it changes something for `key`, as far as ranges tell; of the key there is a record that expires or does not.
     pub(super) fn covers(&self, key: &[u8], expires: bool) -> bool {
-        let may_go = expires && !seeded_bug!("what-expires-is-not-claimed-where-it-moves");
-        self.comes_down(key) || may_go && self.whole.holds(key)
+        self.comes_down(key) || self.moves(key, expires)
     }
 
-    /// True if something newer than what is there may come down for `key`.
+    /// True if something newer than what is there may come down for `key`, as far as ranges tell.
     pub(super) fn comes_down(&self, key: &[u8]) -> bool {
-        self.inside.iter().any(|range| range.holds(key))
+        self.inside.iter().any(|inside| inside.range.holds(key))
+    }
+
+    /// True if it may change something for `key`.
+    fn changes(&self, key: &[u8], expires: bool) -> bool {
+        let hash = hash64(key);
+        self.inside.iter().any(|inside| inside.may_bring(key, hash)) || self.moves(key, expires)
+    }
+
+    /// True if it may drop a record that expires.
+    fn moves(&self, key: &[u8], expires: bool) -> bool {
+        let may_go = expires && !seeded_bug!("what-expires-is-not-claimed-where-it-moves");
+        may_go && self.whole.holds(key)
     }
 }
 
@@ -126,9 +160,9 @@ impl Claims {
         self.closed = true;
     }
 
-    /// True if a claim covers `key`, of which there is a record that expires or does not.
-    pub(super) fn cover(&self, key: &[u8], expires: bool) -> bool {
-        self.closed || self.in_force.iter().any(|claim| claim.scope.covers(key, expires))
+    /// True if a claim keeps out a record of `key`, which expires or does not.
+    pub(super) fn keep_out(&self, key: &[u8], expires: bool) -> bool {
+        self.closed || self.in_force.iter().any(|claim| claim.scope.changes(key, expires))
     }
 
     /// True if one claim covers it, and no other did as long as it has been in force.

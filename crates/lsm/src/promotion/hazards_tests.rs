@@ -166,6 +166,70 @@ fn a_read_that_pauses_until_a_newer_version_is_about_to_come_down_inserts_nothin
 }
 
 #[test]
+fn a_read_inserts_beside_a_compaction_that_brings_nothing_of_its_key_down() {
+    let world = World::new();
+    let db = open_deep(&world);
+    let late = [9, 10].map(|number| HalfRead::begin(&db, &key(number)));
+    [9, 12].iter().for_each(|&number| db.put(&key(number), &value(number, "two")).unwrap());
+    push_down(&world, &db, 0..LEVELS_FAST - 1);
+    assert_reads(&db, 9, Some("two"), "from the last fast level");
+    assert_eq!(begin_step(&db, LEVELS_FAST - 1, u64::MAX), Step::Begun, "queued, not run");
+    late.iter().for_each(HalfRead::finish);
+    assert_reads(&db, 11, Some("one"), "meanwhile");
+    assert_eq!((counted(&db, "inserted"), counted(&db, "abandoned_compacted"), walk(&db)), (2, 1, 2));
+    world.settle();
+    assert_eq!((place(&db, 9), place(&db, 10)), ("L7 on the slow tier".into(), "promotion cache".into()));
+    for (number, round) in [(9, "two"), (10, "one"), (11, "one"), (12, "two")] {
+        assert_reads(&db, number, Some(round), "after");
+    }
+    assert_eq!(walk(&db), 4);
+}
+
+#[test]
+fn a_read_inserts_nothing_where_a_range_tombstone_comes_down() {
+    let world = World::new();
+    let db = open_deep(&world);
+    let late = HalfRead::begin(&db, &key(10));
+    [8, 12].iter().for_each(|&number| db.put(&key(number), &value(number, "two")).unwrap());
+    db.delete_range(&key(9), &key(11)).unwrap();
+    // A table of little but deletions would go down at once.
+    (100..180).for_each(|number| db.put(&key(number), b"beside").unwrap());
+    push_down(&world, &db, 0..LEVELS_FAST - 1);
+    assert_reads(&db, 8, Some("two"), "from the last fast level");
+    assert_eq!(begin_step(&db, LEVELS_FAST - 1, u64::MAX), Step::Begun, "queued, not run");
+    late.finish();
+    assert_eq!((counted(&db, "inserted"), counted(&db, "abandoned_compacted")), (0, 1));
+    world.settle();
+    assert_reads(&db, 10, None, "after");
+    assert_eq!(walk(&db), 0);
+}
+
+#[test]
+fn what_a_failed_compaction_took_and_a_read_found_again_is_there_once() {
+    let world = World::new();
+    let db = open_deep(&world);
+    assert_reads(&db, 10, Some("one"), "before");
+    [9, 12].iter().for_each(|&number| db.put(&key(number), &value(number, "two")).unwrap());
+    push_down(&world, &db, 0..LEVELS_FAST - 1);
+    assert_reads(&db, 9, Some("two"), "from the last fast level");
+    let room = db.engine.files.memory.used(MemoryPart::Promotion);
+    assert_eq!(begin_step(&db, LEVELS_FAST - 1, u64::MAX), Step::Begun, "queued, not run");
+    assert_eq!((counted(&db, "claimed"), counted(&db, "records")), (1, 0));
+    assert_reads(&db, 10, Some("one"), "meanwhile");
+    assert_eq!((counted(&db, "inserted"), walk(&db)), (2, 1));
+    world.slow.away(EIO);
+    world.settle();
+    world.slow.back();
+    assert!(db.stats().background_failures > 0);
+    assert_eq!((place(&db, 10), walk(&db)), ("promotion cache".into(), 1));
+    assert_eq!(db.engine.files.memory.used(MemoryPart::Promotion), room);
+    world.let_time_pass();
+    db.compact_range(None, None).unwrap();
+    assert_reads(&db, 9, Some("two"), "after it went well");
+    assert_reads(&db, 10, Some("one"), "after it went well");
+}
+
+#[test]
 fn a_read_inserts_nothing_while_the_compaction_writes() {
     let mut world = World::new();
     world.env.executor = Arc::new(ThreadPool::new(1, 1, 1).unwrap());

@@ -13,19 +13,20 @@
 //!   extents of range tombstones included. What it answers for a key changes only if the compaction takes something of the key from the fast levels, or drops
 //!   an entry that has expired: else the merge leaves the newest entry, or nothing where a tombstone or nothing was. Every such compaction makes a claim before it starts and
 //!   releases it after its install or its failure. The claim *covers* the keys in the range of each table that comes from the fast levels, and of all others in the compaction's
-//!   range records that expire.
-//! - C3 While a claim is in force, the cache holds no record that it covers: the claim keeps new ones out, and takes those
-//!   out that are there, before it returns.
+//!   range records that expire. It *changes* of these those of which something may come down: a table of the fast levels whose filter excludes the key, and that has no range tombstone,
+//!   brings nothing of it.
+//! - C3 While a claim is in force, the cache holds no record that it changes: the claim keeps new ones out, and takes those
+//!   out that it covers, before it returns.
 //! - C4 An insertion looks at the claims and at the keyspace's version while it holds the gate shared, and a claim takes the
 //!   gate exclusively to come into force. So no claim comes between the look and the insertion; and as without a
-//!   claim nothing can be installed that changes the answer, what the version looked at answers is still what the one in force at the insertion does.
-//! - C5 A record is inserted if no claim covers it, the newest entry of the slow part that the reader had pinned was
+//!   claim that changes it nothing can be installed that changes the answer, what the version looked at answers is still what the one in force at the insertion does.
+//! - C5 A record is inserted if no claim changes it, the newest entry of the slow part that the reader had pinned was
 //!   read, and for each slow level the table that may hold the key is the one it was then in the version looked at, or there is none as there
 //!   was none then. By C1 and C4 the slow part of now answers with that record.
 //! - C6 From C2 to C5: as long as a record is in the cache, the slow part of the version in force answers for its key with
 //!   exactly that record. Nothing newer is below it, and its original is.
 //! - C7 What a failed compaction took comes back, only if no other claim covered the record at any time while the failed one
-//!   was in force: the slow part then answers for its key what it did.
+//!   was in force: the slow part then answers for its key what it did. A reader may have found it again meanwhile (C5): then it is there.
 //!
 //! - C8 What a compaction hands up ([`Lifted`]) comes in after its install and under its claim, with the checks of C7. It is the newest version of
 //!   its key that the fast input had, no range tombstone covers it, and its original went to the slow part with that install, or lay

@@ -153,6 +153,12 @@ impl TableFile {
         }
     }
 
+    /// The table if it is open.
+    #[must_use]
+    pub fn if_open(&self) -> Option<OpenTable> {
+        self.slot.get()
+    }
+
     #[cold]
     fn open(&self) -> Result<OpenTable> {
         loop {
