@@ -74,6 +74,9 @@ impl LatestRead<'_> {
         let Some(found) = found.filter(|found| is_deep(found.source) && promotion.is_on()) else { return };
         let Some(value) = &found.value else { return };
         let was_hot = engine.hotness.of_keyspace(self.keyspace.id).is_hot(self.key);
+        if was_hot {
+            engine.counters.promotion.known.add(1);
+        }
         let record = promoted(found.sequence, value, found.expiry_ms, was_hot);
         let insertion = promotion.insert(self.key, record, || self.is_newest_below());
         engine.counters.promotion.count(insertion);

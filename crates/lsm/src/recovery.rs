@@ -294,6 +294,7 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
             pick_config,
             means: Means::default(),
             promotion_waits: AtomicBool::new(false),
+            skew: Mutex::default(),
             pressure: Gauge::default(),
             delay_owed_us: AtomicU64::new(0),
             config,

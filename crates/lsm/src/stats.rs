@@ -175,6 +175,8 @@ pub struct WriteCounters {
 /// What became of records on their way through promotion caches.
 #[derive(Debug, Default)]
 pub struct PromotionCounters {
+    /// Reads answered by the slow tier whose keys were hot before.
+    pub known: Counter,
     /// Records inserted.
     pub inserted: Counter,
     /// Insertions given up because a lock was busy.

@@ -21,7 +21,7 @@ use crate::hotness::Tracking;
 use crate::hotness::means::Means;
 use crate::memtable::MemTable;
 use crate::options::{Config, Env};
-use crate::promotion::{PromotionCache, Room};
+use crate::promotion::{PromotionCache, Room, Skew};
 use crate::schedule::{Kind, Work};
 use crate::snapshot::{Pin, Snapshots};
 use crate::space::Space;
@@ -52,6 +52,8 @@ pub struct Engine {
     pub means: Means,
     /// A promotion by flush waits for room on the fast tier.
     pub promotion_waits: AtomicBool,
+    /// Whether some records are hotter than others.
+    pub skew: Mutex<Skew>,
     /// What holds writers back now.
     pub pressure: Gauge,
     /// Microseconds of delay that writers owe.

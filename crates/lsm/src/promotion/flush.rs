@@ -6,27 +6,30 @@
 //!   schedule holds them): nothing newer can get below the run before the run stands there (DESIGN section 6, H3). One that runs
 //!   already took the records of its range out before, and keeps new ones out.
 //! - PF2 The run is a copy: whatever fails, nothing is lost but the heat.
-//! - PF3 A run takes nothing of the room of flushes and compactions: it waits until compactions have made some of the levels' own.
+//! - PF3 A run takes nothing of the room of flushes and compactions: it waits until compactions have made some of the levels' own, if some records
+//!   are hotter than others.
 //!
 //! Tests: `flush_tests.rs`, the model test.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin_base::events::What;
-use kelvin_base::{Error, ErrorKind, Lane, Result, Tier, seeded_bug};
+use kelvin_base::{Error, ErrorKind, KeyRange, Lane, Result, Tier, seeded_bug};
 
 use super::Promoted;
 use super::cache::RECORD_BYTES;
 use super::claimed::{Records, bytes_of, entries};
+use super::skew::{Reads, Sizes};
 use crate::compaction::job::{self, JobTable};
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;
 use crate::space::Priority;
 use crate::tiers::Purpose;
-use crate::version::{Edit, FIRST_SLOW, LEVELS_FAST};
+use crate::version::{Edit, FIRST_SLOW, LEVELS, LEVELS_FAST};
 use crate::view::KeyspaceState;
 use crate::write::room::flush_slack_bytes;
 
@@ -37,10 +40,12 @@ const WORTHWHILE: u64 = 4;
 const SLACK: u64 = 16;
 /// With one record in so many read before and not kept then, all are kept.
 const REGRET: usize = 8;
-/// With fewer than one in so many, nothing seems to be hot.
+/// With fewer than one in so many, next to nothing is left to promote.
 const SKEWED: usize = 16;
 /// Much is such a part of the levels on the fast tier.
 const MUCH: u64 = 4;
+/// Where no records are hotter than others, those that were read only once fill no more than such a part of the fast tier's levels.
+const UNPROVEN: u64 = 8;
 /// A promotion that waits has room made for so many full caches.
 const AHEAD: u64 = 2;
 /// The hot level leaves this part of the fast tier's levels to what is on its way down.
@@ -60,6 +65,17 @@ pub enum Wants {
     Bytes(u64),
     /// The hot level is as large as it may be: only what is cold there can give way.
     WhatIsCold,
+}
+
+/// What a promotion may come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chance {
+    /// There is room; whether some records are hotter than others.
+    Good { is_skewed: bool },
+    /// There will be.
+    Waits,
+    /// There is none, and nothing is worth it: what would be promoted is no hotter than what would give way.
+    Useless,
 }
 
 /// The tables of the fast tier, bytes.
@@ -91,11 +107,13 @@ impl FastLevels {
         self.usable.saturating_sub(used).saturating_sub(self.usable / SLACK)
     }
 
-    /// The same for records that were read only once, where of `count` records so many were read `again`. Where next to none is, as under uniform
-    /// access, they fill no more than what nothing else has filled for long: what evictions empty would be filled in vain each time.
-    const fn spare_for(&self, again: usize, count: usize) -> u64 {
+    /// The same for records that were read only once, where of `count` records so many were read `again`. Where next to none is, they fill no more than
+    /// what nothing else has filled for long: what evictions empty would be filled in vain each time. Where all records are read alike, they fill
+    /// but a part, from which it can be told if it becomes otherwise.
+    fn spare_for(&self, again: usize, count: usize, is_skewed: bool) -> u64 {
         let spare = self.spare();
-        if again * SKEWED >= count || spare > self.usable / MUCH { spare } else { 0 }
+        let most = if is_skewed { u64::MAX } else { (self.usable / UNPROVEN).saturating_sub(self.hot) };
+        if again * SKEWED >= count || spare > self.usable / MUCH { spare.min(most) } else { 0 }
     }
 
     const fn hot_max(&self) -> u64 {
@@ -116,16 +134,17 @@ impl Engine {
         self.env.executor.spawn(
             Lane::Flush,
             Box::new(move || {
-                let has_room = engine.has_room_for_promotion();
-                let outcome = if has_room { engine.guarded(|| engine.promote_all()) } else { Ok(()) };
-                engine.end_promotion(has_room, &outcome);
+                let chance = engine.chance_of_promotion();
+                let promote = || engine.guarded(|| engine.promote_all(chance));
+                let outcome = if chance == Chance::Waits { Ok(()) } else { promote() };
+                engine.end_promotion(chance, &outcome);
             }),
         );
     }
 
     /// Lets compactions of the slow tier begin again.
-    fn end_promotion(&self, had_room: bool, outcome: &Result<()>) {
-        let wait = if had_room && outcome.is_ok() { Duration::ZERO } else { AGAIN_AFTER };
+    fn end_promotion(&self, chance: Chance, outcome: &Result<()>) {
+        let wait = if chance != Chance::Waits && outcome.is_ok() { Duration::ZERO } else { AGAIN_AFTER };
         let mut work = self.work.lock();
         work.promotion.end(self.env.clock.now().saturating_add(wait));
         work.running.keep_run(None);
@@ -137,15 +156,15 @@ impl Engine {
         self.go_on();
     }
 
-    fn promote_all(&self) -> Result<()> {
+    fn promote_all(&self, chance: Chance) -> Result<()> {
         let _purpose = Purpose::Flush.enter();
         self.settle_manifest()?;
         let keyspaces = self.keyspaces.load();
-        keyspaces.iter().try_for_each(|keyspace| self.promote(keyspace))
+        keyspaces.iter().try_for_each(|keyspace| self.promote(keyspace, chance))
     }
 
     /// Writes what is hot of the promotion cache of `keyspace` as a run; too little of it goes back.
-    fn promote(&self, keyspace: &KeyspaceState) -> Result<()> {
+    fn promote(&self, keyspace: &KeyspaceState, chance: Chance) -> Result<()> {
         let (claim, taken) = keyspace.promotion.claim_all();
         let _counted = self.files.memory.charge(MemoryPart::Promotion, bytes_of(&taken));
         let parts = self.config.hot_parts;
@@ -153,14 +172,17 @@ impl Engine {
         // read again, too few were kept; but not for want of room, which is better left to those.
         let again = taken.iter().filter(|(_, record)| record.was_hot).count();
         let fast = self.fast_levels_now();
-        let regrets = again * REGRET >= taken.len() && !fast.hot_level_is_tight();
+        let is_skewed = matches!(chance, Chance::Good { is_skewed: true });
+        let regrets = is_skewed && again * REGRET >= taken.len() && !fast.hot_level_is_tight();
         let keeps_all = !parts.hotness_check || regrets;
-        let mut spare_bytes = if keeps_all { u64::MAX } else { fast.spare_for(again, taken.len()) };
+        let spare_bytes = fast.spare_for(again, taken.len(), is_skewed);
+        let mut spare_bytes = if keeps_all { u64::MAX } else { spare_bytes };
+        let may = parts.promotion_by_flush && chance != Chance::Useless;
         let is_wanted = |(key, record): &(Bytes, Promoted)| {
             let bytes = (key.len() + record.stored.len()) as u64;
-            let is_wanted = record.was_hot || spare_bytes > bytes;
+            let is_wanted = record.was_hot && is_skewed || spare_bytes > bytes;
             spare_bytes = spare_bytes.saturating_sub(bytes);
-            parts.promotion_by_flush && is_wanted
+            may && is_wanted
         };
         let (hot, cold): (Records, Records) = taken.into_iter().partition(is_wanted);
         if parts.promotion_by_flush {
@@ -187,16 +209,35 @@ impl Engine {
         self.forgive_dropped(keyspace, outcome)
     }
 
-    /// True if a run fits into the levels' part of the fast tier, with level 0 as large as it may become: what flushes and compactions
-    /// need is not for copies. If it does not, records stay where they are, nothing more is promoted meanwhile, and compactions make the
+    /// A run may fit into the levels' part of the fast tier, with level 0 as large as it may become: what flushes and compactions need is not for copies.
+    /// If it does not, and some records are hotter than others, records stay where they are, nothing more is promoted meanwhile, and compactions make the
     /// room, if what they move is colder.
-    fn has_room_for_promotion(&self) -> bool {
+    fn chance_of_promotion(&self) -> Chance {
         let fast = self.fast_levels_now();
         let run_bytes = self.config.promotion_bytes_max;
         let fits = fast.used.saturating_add(fast.level_zero_growth).saturating_add(run_bytes) <= fast.usable;
         let has_room = fits && fast.hot_level_may_grow(run_bytes) || goes_without_room();
-        self.promotion_waits.store(!has_room, Ordering::Relaxed);
-        has_room
+        let is_skewed = self.is_skewed(&fast);
+        let chance = match has_room {
+            true => Chance::Good { is_skewed },
+            false if is_skewed || !self.config.hot_parts.hotness_check => Chance::Waits,
+            false => Chance::Useless,
+        };
+        self.promotion_waits.store(chance == Chance::Waits, Ordering::Relaxed);
+        chance
+    }
+
+    /// True if some records are hotter than others.
+    fn is_skewed(&self, fast: &FastLevels) -> bool {
+        let reads = &self.counters.reads;
+        let of = |levels: Range<usize>| levels.map(|level| reads.level(level).get()).sum::<u64>();
+        let from_fast = reads.memtable.get() + reads.promotion.get() + of(0..FIRST_SLOW);
+        let known = self.counters.promotion.known.get();
+        let slow: u64 = self.versions_now().iter().map(|version| version.tier_bytes(Tier::Slow)).sum();
+        // Copies have their originals on the slow tier.
+        let all = fast.used.saturating_sub(fast.hot).saturating_add(slow);
+        let sizes = Sizes { fast: fast.used, all, hot: self.hotness.tracker().hot_size(KeyRange::ALL) };
+        self.skew.lock().is_seen(Reads { fast: from_fast, slow: of(FIRST_SLOW..LEVELS), known }, sizes)
     }
 
     /// True if what compactions hand up will go on to the hot level.
@@ -298,7 +339,14 @@ mod tests {
     fn where_nothing_is_read_again_little_room_is_left_as_it_is() {
         let of = |used: u64| FastLevels { usable: 1600, used, hot: 0, level_zero_growth: 0 };
         assert_eq!([0, 1000, 1200].map(|used| of(used).spare()), [1500, 500, 300]);
-        assert_eq!([0, 1000, 1200].map(|used| of(used).spare_for(0, 160)), [1500, 500, 0]);
-        assert_eq!([9, 10].map(|again| of(1200).spare_for(again, 160)), [0, 300]);
+        assert_eq!([0, 1000, 1200].map(|used| of(used).spare_for(0, 160, true)), [1500, 500, 0]);
+        assert_eq!([9, 10].map(|again| of(1200).spare_for(again, 160, true)), [0, 300]);
+    }
+
+    #[test]
+    fn where_all_are_read_alike_what_was_read_once_fills_but_a_part() {
+        let of = |used: u64, hot: u64| FastLevels { usable: 1600, used, hot, level_zero_growth: 0 };
+        assert_eq!([0, 1000, 1450].map(|used| of(used, 0).spare_for(10, 160, false)), [200, 200, 50]);
+        assert_eq!([150, 200, 300].map(|hot| of(1000, hot).spare_for(0, 160, false)), [50, 0, 0]);
     }
 }

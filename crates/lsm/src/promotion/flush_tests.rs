@@ -296,6 +296,38 @@ fn with_room_to_spare_what_is_read_once_is_promoted() {
 }
 
 #[test]
+fn where_all_records_are_read_alike_nothing_gives_way_to_what_is_read() {
+    let world = World::new();
+    let options = options(&world, Hotness::Ralt).memory(8 << 20);
+    let fast_bytes = options.derive().unwrap().fast_levels_bytes.unwrap();
+    let db = Db::open(options).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    let count = 12 * usize::try_from(fast_bytes).unwrap() / (key(0).len() + value(0, "one").len());
+    put_on_slow(&db, 0..count, "one");
+    fill_fast(&world, &db);
+    let slow_written = || db.stats().compaction_written_bytes[Tier::Slow.index()];
+    let before = slow_written();
+    let read = |draws: std::ops::Range<u64>, of: usize| {
+        for number in draws {
+            let drawn = usize::try_from(hash64(&number.to_le_bytes()) % of as u64).unwrap();
+            assert_value(&db, drawn, Some("one"));
+            if number % 50 == 0 {
+                world.let_time_pass();
+            }
+        }
+    };
+    read(0..40_000, count);
+    let known = db.engine.counters.promotion.known.get();
+    assert!(known > 100, "{known} were read again by chance");
+    // The tracker takes some room of the levels.
+    let (moved, promoted) = (slow_written() - before, db.stats().boundary.flushed_bytes);
+    assert!(moved < fast_bytes / 4 && promoted < fast_bytes / 50, "{moved} {promoted} of {fast_bytes}");
+    read(0..40_000, count / 50);
+    let (moved, hits) = (slow_written() - before, db.stats().gets_hot);
+    assert!(moved > fast_bytes / 4 && hits > 10_000, "what is hot takes its place: {moved}, {hits}");
+}
+
+#[test]
 fn a_hotspot_that_moves_takes_the_place_of_the_old_one_though_nobody_writes() {
     let world = World::new();
     let options = options(&world, Hotness::Ralt).memory(8 << 20);

@@ -59,6 +59,7 @@ mod lifted;
 #[cfg(test)]
 mod model_tests;
 mod room;
+mod skew;
 #[cfg(test)]
 mod storm_tests;
 #[cfg(test)]
@@ -73,3 +74,4 @@ pub use claimed::{Claimed, Exchange};
 pub use flush::Wants;
 pub use lifted::Lifted;
 pub use room::Room;
+pub use skew::Skew;
