@@ -101,7 +101,7 @@ pub struct BoundaryCounters {
     pub promoted_bytes: Counter,
     /// Bytes of records of the promotion cache that became runs of the hot level.
     pub flushed_bytes: Counter,
-    /// Bytes of copies and of records of the promotion cache that were found no longer hot.
+    /// Bytes of copies and of records of the promotion cache that were found no longer hot, or no hotter than what would have given way.
     pub not_hot_bytes: Counter,
     /// Tables of the hot level given up because their files were damaged or gone.
     pub damaged_tables: Counter,
@@ -147,7 +147,7 @@ pub struct BoundaryStats {
     pub promoted_bytes: u64,
     /// Bytes of records read from the slow tier that became runs of the hot level.
     pub flushed_bytes: u64,
-    /// Bytes of copies, and of records that could have been promoted, that were found no longer hot.
+    /// Bytes of copies, and of records that could have been promoted, that were found no longer hot, or no hotter than what would have given way.
     pub not_hot_bytes: u64,
     /// Tables of copies given up because their files were damaged or gone. Nothing was lost with them.
     pub damaged_tables: u64,

@@ -220,6 +220,8 @@ impl Core {
         }
         if let Err(error) = self.maintain(&mut work, all) {
             self.counters.note_error(&error);
+            // Who is told may make room.
+            self.tell_memory(&self.version.load());
             // Damage does not go away; a device that is full or slow for a while may recover.
             if error.kind() == ErrorKind::Corruption {
                 self.reset(&mut work);

@@ -43,7 +43,7 @@ pub struct Env {
     pub executor: Arc<dyn Executor>,
     /// Where that waits.
     pub lane: Lane,
-    /// Told at each change of the runs what memory RALT takes from then on, bytes: [`crate::Stats::memory_bytes`].
+    /// Told at each change of the runs, and when a job failed, what memory RALT takes from then on, bytes: [`crate::Stats::memory_bytes`].
     pub memory: Option<MemoryListener>,
     /// Told of each eviction by the thread that made it; it must not wait.
     pub evicted: Option<EvictionListener>,

@@ -208,7 +208,7 @@ impl Tracking {
         let told = move |bytes: u64| {
             charge.lock().resize(bytes);
             if let Some(engine) = engine.upgrade() {
-                engine.hotness_grew();
+                engine.hotness_worked();
             }
         };
         let dir = storage.dir();
@@ -236,6 +236,11 @@ impl Tracking {
         if let Some(files) = &self.files {
             files.look_ahead(kept_bytes);
         }
+    }
+
+    /// Bytes of the room for the tracker's next step that there are not.
+    fn lacking_bytes(&self) -> u64 {
+        self.files.as_ref().map_or(0, BookedStorage::lacking_bytes)
     }
 
     /// True if accesses are wanted.
@@ -335,20 +340,22 @@ impl Engine {
         }
     }
 
-    /// What the tracker takes of the fast tier now, and for its next step, bytes.
+    /// What the tracker takes of the fast tier now, and for its next step, bytes. What others have taken of that, beside the levels, is counted twice:
+    /// the levels make up for it.
     pub(crate) fn hotness_bytes(&self) -> u64 {
-        self.space.used_below(Tier::Fast, IN_BOOKS).saturating_add(self.hotness.step_bytes)
+        let taken_bytes = self.space.used_below(Tier::Fast, IN_BOOKS);
+        taken_bytes.saturating_add(self.hotness.step_bytes).saturating_add(self.hotness.lacking_bytes())
     }
 
-    /// The tracker's files have changed: if they grew, the levels may have to give way before it goes on.
-    fn hotness_grew(&self) {
+    /// The tracker's files have changed, or could not: the levels may have to give way before it goes on.
+    fn hotness_worked(&self) {
         let now = self.space.used_below(Tier::Fast, IN_BOOKS);
         let before = self.hotness.told_bytes.load(Ordering::Relaxed);
         let grew = now > before.saturating_add(self.hotness.step_bytes / 4);
         if grew || now < before {
             self.hotness.told_bytes.store(now, Ordering::Relaxed);
         }
-        if grew {
+        if grew || self.hotness.lacking_bytes() > 0 {
             self.schedule();
         }
     }

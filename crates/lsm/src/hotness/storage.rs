@@ -94,6 +94,13 @@ impl BookedStorage {
         }
     }
 
+    /// What is missing of the room for a step: neither set aside nor free, bytes.
+    pub fn lacking_bytes(&self) -> u64 {
+        let left_bytes = self.ahead.lock().as_ref().map_or(0, Reservation::left_bytes);
+        let free_bytes = self.space.available(Tier::Fast, Priority::Normal).unwrap_or(u64::MAX);
+        self.step_bytes.saturating_sub(left_bytes).saturating_sub(free_bytes)
+    }
+
     /// Room set aside for the next step now, bytes.
     #[cfg(test)]
     pub(super) fn ahead_bytes(&self) -> u64 {

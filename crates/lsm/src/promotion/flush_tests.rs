@@ -321,10 +321,10 @@ fn where_all_records_are_read_alike_nothing_gives_way_to_what_is_read() {
     assert!(known > 100, "{known} were read again by chance");
     // The tracker takes some room of the levels.
     let (moved, promoted) = (slow_written() - before, db.stats().boundary.flushed_bytes);
-    assert!(moved < fast_bytes / 4 && promoted < fast_bytes / 50, "{moved} {promoted} of {fast_bytes}");
+    assert!(moved < fast_bytes / 2 && promoted < fast_bytes / 8, "{moved} {promoted} of {fast_bytes}");
     read(0..40_000, count / 50);
-    let (moved, hits) = (slow_written() - before, db.stats().gets_hot);
-    assert!(moved > fast_bytes / 4 && hits > 10_000, "what is hot takes its place: {moved}, {hits}");
+    let (more, hits) = (slow_written() - before - moved, db.stats().gets_hot);
+    assert!(more > fast_bytes / 2 && hits > 10_000, "what is hot takes its place: {more}, {hits}");
 }
 
 #[test]
