@@ -94,11 +94,11 @@ impl BookedStorage {
         }
     }
 
-    /// What is missing of the room for a step: neither set aside nor free, bytes.
+    /// What is missing of the room for half a step: neither set aside nor free, bytes. With more than that work goes on.
     pub fn lacking_bytes(&self) -> u64 {
         let left_bytes = self.ahead.lock().as_ref().map_or(0, Reservation::left_bytes);
         let free_bytes = self.space.available(Tier::Fast, Priority::Normal).unwrap_or(u64::MAX);
-        self.step_bytes.saturating_sub(left_bytes).saturating_sub(free_bytes)
+        (self.step_bytes / 2).saturating_sub(left_bytes).saturating_sub(free_bytes)
     }
 
     /// Room set aside for the next step now, bytes.

@@ -108,10 +108,12 @@ fn the_room_for_a_step_is_there_while_others_fill_the_disk_and_comes_back_with_t
     step.append(&vec![1; 2 * 4096]).unwrap();
     assert_eq!((world.used(), storage.ahead_bytes()), (9 * BLOCK, 2 * BLOCK));
     storage.look_ahead(0);
-    assert_eq!((storage.ahead_bytes(), storage.lacking_bytes()), (2 * BLOCK, 2 * BLOCK), "there is none");
+    assert_eq!((storage.ahead_bytes(), storage.lacking_bytes()), (2 * BLOCK, 0), "there is none");
+    step.append(&vec![1; 4096]).unwrap();
+    assert_eq!((storage.ahead_bytes(), storage.lacking_bytes()), (BLOCK, BLOCK), "less than half a step");
     drop(others);
-    assert_eq!((storage.ahead_bytes(), storage.lacking_bytes()), (2 * BLOCK, 0), "there is some");
-    storage.look_ahead(8 * BLOCK);
+    assert_eq!((storage.ahead_bytes(), storage.lacking_bytes()), (BLOCK, 0), "there is some");
+    storage.look_ahead(7 * BLOCK);
     assert_eq!(storage.ahead_bytes(), 3 * BLOCK, "what is kept for others stays");
     storage.look_ahead(0);
     assert_eq!(storage.ahead_bytes(), 4 * BLOCK);
