@@ -16,6 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_base::Tier;
 use kelvin_storage::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
@@ -70,6 +71,8 @@ pub struct BookedStorage {
     step_bytes: u64,
     /// Room for the next step, as far as there was some.
     ahead: Arc<Mutex<Option<Reservation>>>,
+    /// A write found no room, and half a step has not been set aside since.
+    is_starved: Arc<AtomicBool>,
 }
 
 impl BookedStorage {
@@ -80,7 +83,14 @@ impl BookedStorage {
         adopt(&fast, &space);
         let ahead = space.reserve(Tier::Fast, step_bytes, Priority::Normal).ok();
         let ahead = ahead.or_else(|| space.reserve(Tier::Fast, 0, Priority::Essential).ok());
-        Self { fast, space, bytes_max, step_bytes, ahead: Arc::new(Mutex::new(ahead)) }
+        Self {
+            fast,
+            space,
+            bytes_max,
+            step_bytes,
+            ahead: Arc::new(Mutex::new(ahead)),
+            is_starved: Arc::default(),
+        }
     }
 
     /// Sets aside anew what was used of the room for a step, as far as there is more than `kept_bytes`.
@@ -91,11 +101,17 @@ impl BookedStorage {
             let free_bytes = free_bytes.saturating_sub(kept_bytes);
             // Others may have been faster; there is a next time.
             drop(ahead.grow(missing_bytes.min(free_bytes), Priority::Essential));
+            if ahead.left_bytes() >= self.step_bytes / 2 {
+                self.is_starved.store(false, Ordering::Relaxed);
+            }
         }
     }
 
-    /// What is missing of the room for half a step: neither set aside nor free, bytes. With more than that work goes on.
+    /// What is missing of the room for half a step once there was too little for a write: neither set aside nor free, bytes.
     pub fn lacking_bytes(&self) -> u64 {
+        if !self.is_starved.load(Ordering::Relaxed) {
+            return 0;
+        }
         let left_bytes = self.ahead.lock().as_ref().map_or(0, Reservation::left_bytes);
         let free_bytes = self.space.available(Tier::Fast, Priority::Normal).unwrap_or(u64::MAX);
         (self.step_bytes / 2).saturating_sub(left_bytes).saturating_sub(free_bytes)
@@ -140,8 +156,11 @@ impl BookedStorage {
             return Ok(());
         }
         let mut ahead = self.ahead.lock();
-        let ahead = ahead.as_mut().filter(|ahead| ahead.left_bytes() >= more);
-        ahead.ok_or_else(|| io::Error::from(io::ErrorKind::StorageFull))?.file_written(name, bytes);
+        let Some(ahead) = ahead.as_mut().filter(|ahead| ahead.left_bytes() >= more) else {
+            self.is_starved.store(true, Ordering::Relaxed);
+            return Err(io::ErrorKind::StorageFull.into());
+        };
+        ahead.file_written(name, bytes);
         Ok(())
     }
 }

@@ -82,10 +82,9 @@ fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Target
     let last_bytes = level_bytes / ratio * (ratio - 1);
     bytes[last] = last_bytes;
     let mut size_bytes = last_bytes / ratio;
-    // With much of the fast tier in the hot level, all of L0 and all of the base level must be merged in the room kept for work in flight.
+    // With the hot level beside it, all of L0 and all of the base level must be merged in the room kept for work in flight.
     let in_flight_bytes = config.table_bytes[Tier::Fast.index()] * (OVERLAP_TABLES_FAST_MAX + 3);
-    let is_tight = hot_bytes > cut_bytes / HOT_LEAVES;
-    let is_large = |bytes: u64| is_tight && bytes + config.base_bytes_min() > in_flight_bytes;
+    let is_large = |bytes: u64| hot_bytes > 0 && bytes + config.base_bytes_min() > in_flight_bytes;
     while base > 1 && (size_bytes >= config.base_bytes_min() || is_large(bytes[base])) {
         base -= 1;
         bytes[base] = size_bytes;

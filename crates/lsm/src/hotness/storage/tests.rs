@@ -108,8 +108,13 @@ fn the_room_for_a_step_is_there_while_others_fill_the_disk_and_comes_back_with_t
     step.append(&vec![1; 2 * 4096]).unwrap();
     assert_eq!((world.used(), storage.ahead_bytes()), (9 * BLOCK, 2 * BLOCK));
     storage.look_ahead(0);
-    assert_eq!((storage.ahead_bytes(), storage.lacking_bytes()), (2 * BLOCK, 0), "there is none");
     step.append(&vec![1; 4096]).unwrap();
+    assert_eq!(
+        (storage.ahead_bytes(), storage.lacking_bytes()),
+        (BLOCK, 0),
+        "there is none, but enough so far"
+    );
+    assert!(step.append(&vec![1; 2 * 4096]).is_err());
     assert_eq!((storage.ahead_bytes(), storage.lacking_bytes()), (BLOCK, BLOCK), "less than half a step");
     drop(others);
     assert_eq!((storage.ahead_bytes(), storage.lacking_bytes()), (BLOCK, 0), "there is some");
