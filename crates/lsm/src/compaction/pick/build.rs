@@ -166,23 +166,23 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
     plan.trivial_move = is_trivial(input, &plan, &all, choice.level);
     if !plan.trivial_move {
         plan.boundaries = boundaries(&plan, input.config.parts_max[output_tier.index()], table_bytes);
-        let (parts, above) = (plan.boundaries.len() as u64 + 1, !plan.grandparents.is_empty());
-        plan.space_bytes[output_tier.index()] = with_framing(plan.input_bytes, table_bytes, parts, above);
+        plan.space_bytes[output_tier.index()] = with_framing(&plan, plan.input_bytes, table_bytes);
         if plan.retain_level.is_some() {
             // The promotion cache holds no more than a table.
-            let hot_table_bytes = input.config.table_bytes[Tier::Fast.index()].max(1);
-            let hot_bytes = chosen_bytes + hot_table_bytes;
-            plan.space_bytes[Tier::Fast.index()] += with_framing(hot_bytes, hot_table_bytes, parts, above);
+            let hot_bytes = chosen_bytes + input.config.table_bytes[Tier::Fast.index()];
+            plan.space_bytes[Tier::Fast.index()] += with_framing(&plan, hot_bytes, table_bytes);
         }
     }
     Some(plan)
 }
 
-/// What `bytes` of inputs take when they are written in `parts`: merging adds at most the framing of tables cut anew, each of which ends in a
-/// block of the disk begun. With `above`, others below, tables may end half full, where one of those ends.
-pub(super) const fn with_framing(bytes: u64, table_bytes: u64, parts: u64, above: bool) -> u64 {
-    let by_size = bytes / table_bytes * if above { 2 } else { 1 };
-    bytes + bytes / 32 + (by_size + parts + 1) * TABLE_FRAMING_BYTES
+/// What `bytes` of the inputs of `plan` take when they are written: merging adds at most the framing of tables cut anew, each of
+/// which ends in a block of the disk begun.
+pub(super) fn with_framing(plan: &Plan, bytes: u64, table_bytes: u64) -> u64 {
+    // Above others tables may end half full, where one of those ends.
+    let by_size = plan.input_bytes / table_bytes * if plan.grandparents.is_empty() { 1 } else { 2 };
+    let cut = by_size + plan.boundaries.len() as u64 + 1;
+    bytes + bytes / 32 + (cut + 1) * TABLE_FRAMING_BYTES
 }
 
 fn overlap_tables_max(input: &PickInput<'_>, grandparents: &[Arc<TableFile>]) -> u64 {

@@ -156,7 +156,7 @@ fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>], step_
     let twice_bytes: u64 = others.iter().filter_map(largest_of).sum();
     let step_bytes = of_base_bytes.saturating_add(table_bytes).min(base.bytes);
     let step_bytes = step_bytes.saturating_mul(input_bytes.div_ceil(base.bytes.max(1)));
-    plan.step_bytes = with_framing(step_bytes.min(input_bytes), table_bytes, 1, false);
+    plan.step_bytes = with_framing(&plan, step_bytes.min(input_bytes), table_bytes);
     plan.space_bytes[Tier::Fast.index()] = plan.step_bytes + twice_bytes.min(input_bytes - base.bytes);
     Some(plan)
 }
