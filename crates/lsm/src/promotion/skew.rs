@@ -2,14 +2,17 @@
 //! records are read alike, a promotion takes the place of something that was as likely to be read, and what gives way is written to the slow tier.
 //!
 //! Were all read alike, the fast tier would answer the part of the reads that it has of the records, and of the others the tracker would know the
-//! part that it tracks. Where more is answered or known than that, there is something to gain. Tests: below, and `flush_tests.rs`.
+//! part that it tracks. Where more is answered, or more is known, there is something to gain: also where a hotspot has moved away from what the fast
+//! tier has. Tests: below, and `flush_tests.rs`.
 
 /// Fewer reads than that show nothing.
 const READS_MIN: u64 = 256;
 /// Older reads count for half after so many more.
 const HALF_AFTER: u64 = 4096;
-/// Of what all alike would leave unanswered and unknown, so much less is taken for a sign: one in so many.
+/// The fast tier answers more than its part if of what that would leave so much less is left: one in so many.
 const MARGIN: f64 = 16.0;
+/// The tracker knows more than its part if it knows so much more of what the slow tier answers.
+const KNOWN_MARGIN: f64 = 1.0 / 32.0;
 /// With so much of the records on the fast tier or tracked, a record is likely to be read again before it leaves, whatever is read.
 const LARGE: f64 = 0.25;
 
@@ -71,9 +74,10 @@ impl Skew {
         }
         let part = |part: u64, all: u64| (part as f64 / all.max(1) as f64).min(1.0);
         let (on_fast, tracked) = (part(sizes.fast, sizes.all), part(sizes.hot, sizes.all));
-        let alike = 1.0 - (1.0 - on_fast) * (1.0 - tracked);
-        let seen = part(lately.fast + lately.known, lately.count());
-        alike > LARGE || lately.count() >= READS_MIN && seen > alike + (1.0 - alike) / MARGIN
+        let answers_more = part(lately.fast, lately.count()) > on_fast + (1.0 - on_fast) / MARGIN;
+        let knows_more = part(lately.known, lately.slow) > tracked + KNOWN_MARGIN;
+        let is_large = on_fast + tracked > LARGE;
+        is_large || lately.count() >= READS_MIN && (answers_more || knows_more)
     }
 }
 
@@ -95,6 +99,7 @@ mod tests {
         assert!(!is_seen(reads(9, 91, 91), SIZES), "few reads");
         assert!(is_seen(reads(2000, 8000, 273), SIZES), "the fast tier answers twice its part");
         assert!(is_seen(reads(900, 9100, 1200), SIZES), "many were read before");
+        assert!(is_seen(reads(100, 9900, 990), SIZES), "a hotspot that the fast tier does not have yet");
         assert!(!is_seen(reads(0, 10_000, 400), SIZES), "what lies on the fast tier is not read at all");
         assert!(is_seen(reads(2000, 8000, 800), Sizes { fast: 200, all: 1000, hot: 100 }), "little is slow");
     }
