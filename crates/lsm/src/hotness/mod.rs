@@ -340,8 +340,8 @@ impl Engine {
         }
     }
 
-    /// What the tracker takes of the fast tier now, and for its next step, bytes. What others have taken of that, beside the levels, is counted twice:
-    /// the levels make up for it.
+    /// What the tracker takes of the fast tier now, with the room for its next step, bytes. What others than the levels have taken of that room counts
+    /// once more, so that the levels make up for it.
     pub(crate) fn hotness_bytes(&self) -> u64 {
         let taken_bytes = self.space.used_below(Tier::Fast, IN_BOOKS);
         taken_bytes.saturating_add(self.hotness.step_bytes).saturating_add(self.hotness.lacking_bytes())

@@ -1,5 +1,6 @@
 //! Promotion by flush on a store: what is read becomes a run, whatever happens above it, beside it and to the disk.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kelvin_base::{Tier, hash64};
@@ -21,6 +22,31 @@ fn options(world: &World, hotness: Hotness) -> Options {
     options.advanced.hotness = Some(hotness);
     options.advanced.table_bytes = Some(32 << 10);
     options
+}
+
+/// A store with RALT, and what its fast levels may hold.
+fn with_ralt(world: &World) -> (Db, u64) {
+    let options = options(world, Hotness::Ralt).memory(8 << 20);
+    let fast_bytes = options.derive().unwrap().fast_levels_bytes.unwrap();
+    let db = Db::open(options).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    (db, fast_bytes)
+}
+
+/// Records that fill so much.
+fn records_in(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap() / (key(0).len() + value(0, "one").len())
+}
+
+/// Reads so many records drawn from `range`.
+fn read_drawn(world: &World, db: &Db, range: &Range<usize>, reads: u64) {
+    for number in 0..reads {
+        let drawn = usize::try_from(hash64(&number.to_le_bytes()) % range.len() as u64).unwrap();
+        assert_value(db, range.start + drawn, Some("one"));
+        if number % 50 == 0 {
+            world.let_time_pass();
+        }
+    }
 }
 
 /// Every record on the slow tier, and whatever is read is hot.
@@ -298,31 +324,19 @@ fn with_room_to_spare_what_is_read_once_is_promoted() {
 #[test]
 fn where_all_records_are_read_alike_nothing_gives_way_to_what_is_read() {
     let world = World::new();
-    let options = options(&world, Hotness::Ralt).memory(8 << 20);
-    let fast_bytes = options.derive().unwrap().fast_levels_bytes.unwrap();
-    let db = Db::open(options).unwrap();
-    lay_floor(&db, FIRST_SLOW);
-    let count = 12 * usize::try_from(fast_bytes).unwrap() / (key(0).len() + value(0, "one").len());
+    let (db, fast_bytes) = with_ralt(&world);
+    let count = records_in(12 * fast_bytes);
     put_on_slow(&db, 0..count, "one");
     fill_fast(&world, &db);
     let slow_written = || db.stats().compaction_written_bytes[Tier::Slow.index()];
     let before = slow_written();
-    let read = |draws: std::ops::Range<u64>, of: usize| {
-        for number in draws {
-            let drawn = usize::try_from(hash64(&number.to_le_bytes()) % of as u64).unwrap();
-            assert_value(&db, drawn, Some("one"));
-            if number % 50 == 0 {
-                world.let_time_pass();
-            }
-        }
-    };
-    read(0..40_000, count);
+    read_drawn(&world, &db, &(0..count), 40_000);
     let known = db.engine.counters.promotion.known.get();
     assert!(known > 100, "{known} were read again by chance");
     // The tracker takes some room of the levels.
     let (moved, promoted) = (slow_written() - before, db.stats().boundary.flushed_bytes);
     assert!(moved < fast_bytes / 2 && promoted < fast_bytes / 8, "{moved} {promoted} of {fast_bytes}");
-    read(0..40_000, count / 50);
+    read_drawn(&world, &db, &(0..count / 50), 40_000);
     let (more, hits) = (slow_written() - before - moved, db.stats().gets_hot);
     assert!(more > fast_bytes / 2 && hits > 10_000, "what is hot takes its place: {more}, {hits}");
 }
@@ -330,22 +344,13 @@ fn where_all_records_are_read_alike_nothing_gives_way_to_what_is_read() {
 #[test]
 fn a_hotspot_that_moves_takes_the_place_of_the_old_one_though_nobody_writes() {
     let world = World::new();
-    let options = options(&world, Hotness::Ralt).memory(8 << 20);
-    let fast_bytes = options.derive().unwrap().fast_levels_bytes.unwrap();
-    let db = Db::open(options).unwrap();
-    lay_floor(&db, FIRST_SLOW);
+    let (db, fast_bytes) = with_ralt(&world);
     // Two of them are more than may be hot at once.
-    let count = usize::try_from(fast_bytes / 2).unwrap() / (key(0).len() + value(0, "one").len());
+    let count = records_in(fast_bytes / 2);
     put_on_slow(&db, 0..2 * count, "one");
     let without_slow = || db.stats().gets_hot + db.stats().gets_promotion;
-    for (range, reads) in [(0..count, 8 * count), (count..2 * count, 20 * count)] {
-        for number in 0..reads as u64 {
-            let drawn = usize::try_from(hash64(&number.to_le_bytes()) % count as u64).unwrap();
-            assert_value(&db, range.start + drawn, Some("one"));
-            if number % 50 == 0 {
-                world.let_time_pass();
-            }
-        }
+    for (range, times) in [(0..count, 8), (count..2 * count, 20)] {
+        read_drawn(&world, &db, &range, times * count as u64);
         let before = without_slow();
         range.clone().for_each(|number| assert_value(&db, number, Some("one")));
         let answered = without_slow() - before;

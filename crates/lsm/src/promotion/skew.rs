@@ -32,12 +32,12 @@ impl Reads {
         self.fast + self.slow
     }
 
-    fn since(&self, before: &Self) -> Self {
-        let part = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
+    /// What `of` makes of each count and that of `other`.
+    fn each(self, other: Self, of: impl Fn(u64, u64) -> u64) -> Self {
         Self {
-            fast: part(|reads| reads.fast),
-            slow: part(|reads| reads.slow),
-            known: part(|reads| reads.known),
+            fast: of(self.fast, other.fast),
+            slow: of(self.slow, other.slow),
+            known: of(self.known, other.known),
         }
     }
 }
@@ -64,13 +64,11 @@ pub struct Skew {
 impl Skew {
     /// True if what has become of reads, `now` counted from the beginning, is not what it would be were all records read alike.
     pub fn is_seen(&mut self, now: Reads, sizes: Sizes) -> bool {
-        let new = now.since(&self.before);
-        let old = self.lately;
-        let lately =
-            Reads { fast: old.fast + new.fast, slow: old.slow + new.slow, known: old.known + new.known };
+        let new = now.each(self.before, u64::saturating_sub);
+        let lately = self.lately.each(new, u64::saturating_add);
         if new.count() >= HALF_AFTER {
             self.before = now;
-            self.lately = Reads { fast: lately.fast / 2, slow: lately.slow / 2, known: lately.known / 2 };
+            self.lately = lately.each(lately, |reads, _| reads / 2);
         }
         let part = |part: u64, all: u64| (part as f64 / all.max(1) as f64).min(1.0);
         let (on_fast, tracked) = (part(sizes.fast, sizes.all), part(sizes.hot, sizes.all));

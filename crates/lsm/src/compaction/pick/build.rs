@@ -89,12 +89,13 @@ fn across_boundary(
         return None;
     }
     let has_stones = choice.tables.iter().any(|file| file.meta.range_tombstones > 0);
-    let has_stones = has_stones && !seeded_bug!("range-tombstone-passes-copies");
-    let mut evicts = hot_tables(version, range);
-    if retain_level.is_some() && !has_stones {
-        // Not for correctness: each copy goes once while the last fast level goes over the keys once.
-        evicts.retain(|(_, file)| !input.config.retains && file.meta.smallest >= range.0);
+    let must_leave = retain_level.is_none() || has_stones && !seeded_bug!("range-tombstone-passes-copies");
+    if !must_leave && input.config.retains {
+        return Some((retain_level, Vec::new()));
     }
+    let mut evicts = hot_tables(version, range);
+    // Where none must leave each copy goes once while the last fast level goes over the keys once.
+    evicts.retain(|(_, file)| must_leave || file.meta.smallest >= range.0);
     Some((retain_level, evicts))
 }
 

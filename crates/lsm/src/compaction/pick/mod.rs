@@ -57,8 +57,8 @@ pub struct PickConfig {
     /// Part of a last fast level's bytes that a boundary compaction moves on, in thousandths: the first slow level is that much
     /// smaller (HotRAP section 3.6). 1000 while nothing is retained.
     pub cold_permille: u64,
-    /// What is hot stays on the fast tier when its table leaves, the copies in its range too; without it all of that goes, and tables of the
-    /// hot level that begin in its range (an ablation).
+    /// What is hot stays on the fast tier when its table leaves, and so do the copies in its range. Without it (an ablation) all of the table goes, and
+    /// so do the tables of the hot level that begin in its range.
     pub retains: bool,
     /// A promotion waits for room in the hot level, whatever else the fast tier has: what is cold there is to go.
     pub hot_level_is_full: bool,
