@@ -205,30 +205,53 @@ impl Region {
                 continue;
             }
             let begin = at;
-            while at < UNITS {
-                let zeros = (self.used[at / 64] >> (at % 64)).trailing_zeros() as usize;
-                let within = 64 - at % 64;
-                at += zeros.min(within);
-                if zeros < within {
-                    break;
-                }
-            }
+            at = self.free_until(at);
             if with(begin, at - begin) {
                 return;
             }
         }
     }
 
-    /// Works out anew what follows from the maps.
-    fn measure(&mut self) {
+    /// The first unit from `at` on that is in use, or the end.
+    fn free_until(&self, mut at: usize) -> usize {
+        while at < UNITS {
+            let zeros = (self.used[at / 64] >> (at % 64)).trailing_zeros() as usize;
+            let within = 64 - at % 64;
+            at += zeros.min(within);
+            if zeros < within {
+                break;
+            }
+        }
+        at
+    }
+
+    /// The first unit of those before `at` between which and `at` none is in use.
+    fn free_since(&self, mut at: usize) -> usize {
+        while at > 0 {
+            let last = at - 1;
+            let zeros = (self.used[last / 64] << (63 - last % 64)).leading_zeros() as usize;
+            let within = last % 64 + 1;
+            at -= zeros.min(within);
+            if zeros < within {
+                break;
+            }
+        }
+        at
+    }
+
+    /// Units of the longest free run, all looked at.
+    fn measure_longest(&self) -> usize {
         let mut longest = 0;
         self.free_runs(|_, count| {
             longest = longest.max(count);
             false
         });
-        self.longest = longest;
-        self.idle_pages =
-            self.used.iter().zip(&self.resident).map(|(used, resident)| idle_pages(*used, *resident)).sum();
+        longest
+    }
+
+    /// Pages of the units from `first` to `end`, and of those that share their words, that nobody uses and that are resident.
+    fn idle_pages_around(&self, first: usize, end: usize) -> usize {
+        (first / 64..end.div_ceil(64)).map(|at| idle_pages(self.used[at], self.resident[at])).sum()
     }
 
     /// True if no unit of the page is in use.
@@ -237,26 +260,39 @@ impl Region {
         self.used[unit / 64] >> (unit % 64) & ((1 << UNITS_IN_PAGE) - 1) == 0
     }
 
+    /// Notes units as used or free, but for the longest run.
     fn mark(&mut self, first: usize, count: usize, yes: bool) {
-        for unit in first..first + count {
+        let end = first + count;
+        let before = self.idle_pages_around(first, end);
+        for unit in first..end {
             set(&mut self.used, unit, yes);
         }
+        self.idle_pages = self.idle_pages + self.idle_pages_around(first, end) - before;
         self.used_units = if yes { self.used_units + count } else { self.used_units - count };
-        self.measure();
     }
 
     /// Takes the shortest way to `count` units, which there must be; the first of them.
     fn take(&mut self, count: usize) -> usize {
-        let mut first = 0;
+        let (mut first, mut run) = (0, 0);
         self.free_runs(|begin, free| {
-            first = begin;
+            (first, run) = (begin, free);
             free >= count
         });
+        self.mark(first, count, true);
         for page in first / UNITS_IN_PAGE..(first + count).div_ceil(UNITS_IN_PAGE) {
             set(&mut self.resident, page * UNITS_IN_PAGE, true);
         }
-        self.mark(first, count, true);
+        self.longest = if run == self.longest { self.measure_longest() } else { self.longest };
+        debug_assert_eq!(self.longest, self.measure_longest());
         first
+    }
+
+    /// Takes back what was taken.
+    fn give_back(&mut self, first: usize, count: usize) {
+        self.mark(first, count, false);
+        self.longest = self.longest.max(self.free_until(first) - self.free_since(first));
+        debug_assert_eq!(self.longest, self.measure_longest());
+        debug_assert_eq!(self.idle_pages, self.idle_pages_around(0, UNITS));
     }
 
     /// Gives the pages that nobody uses back to the system.
@@ -352,7 +388,7 @@ impl Regions {
         self.by_longest.remove(&(region.longest, number));
         let first = (start.addr().get() - region.start.addr().get()) / UNIT_BYTES;
         self.idle_pages -= region.idle_pages;
-        region.mark(first, count, false);
+        region.give_back(first, count);
         self.idle_pages += region.idle_pages;
         self.by_longest.insert((region.longest, number));
         self.used_units -= count;
