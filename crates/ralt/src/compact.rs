@@ -1,6 +1,7 @@
 //! Leveled compaction of RALT's own runs (paper §3.2), so that a hotness check asks few filters.
 //!
-//! The runs of level 0 go down together, step by step through the keys: some runs of level 1 and what lies over them, an install, and on.
+//! The runs of level 0 go down together, step by step through the keys: some runs of level 1 and what lies over them, an install, and on. Where
+//! level 1 is large beside them they wait for more, as long as there is room: each merge writes all of it anew.
 //! Level 1 may be `T` times as large as level 0, so that what is tracked of all but large disks is one level of sorted runs, and nothing is
 //! merged twice on its way. Of a deeper level a run goes at a time. Evictions go by the same steps (`evict.rs`). Tests: `tests.rs`, `tests/shape.rs`.
 
@@ -16,6 +17,9 @@ use crate::version::{LEVELS, Placed, Version, is_hot_in};
 
 /// Runs of the level below that a step takes.
 pub const STEP_RUNS: usize = 4;
+
+/// The runs of level 0 wait for more while level 1 is so many times as large.
+const WORTHWHILE: u64 = 4;
 
 /// A step of a merge: of the runs up to the number `begun`, from the key `from` on, into level `into`. It goes no further in that level than
 /// to the run of the key `last`.
@@ -37,7 +41,7 @@ impl Core {
     /// Merges one level's runs into the next where a level has too many; false if none has.
     pub fn compact(&self, work: &mut Work) -> Result<bool> {
         let version = self.version.load_full();
-        if version.levels[0].len() >= self.options.level0_runs.max(1) {
+        if self.is_newest_due(&version) {
             drop(version);
             self.compact_newest(work)?;
             return Ok(true);
@@ -64,6 +68,24 @@ impl Core {
         drop(version);
         self.install(work, next);
         Ok(true)
+    }
+
+    /// True if the runs of level 0 are to be merged down.
+    fn is_newest_due(&self, version: &Version) -> bool {
+        let (count, runs) = (version.levels[0].len(), self.options.level0_runs.max(1));
+        if count < runs || count >= self.options.level0_runs_max {
+            return count >= runs;
+        }
+        let is_worthwhile = version.level_bytes(0) >= version.level_bytes(1) / WORTHWHILE;
+        let another = self.options.buffer_bytes as u64;
+        // An eviction is not to come of it.
+        let memory_bytes = version.memory_bytes() as u64;
+        let fits = version.disk_bytes() + another < self.options.evict_at_bytes()
+            && memory_bytes + memory_bytes / 16 < self.options.pinned_bytes_max;
+        // Room for the step after it, too: else there would be none any more.
+        let wanted_bytes = self.options.step_bytes() + another;
+        let has_room = || self.env.storage.free_space(&self.env.dir).is_ok_and(|free| free >= wanted_bytes);
+        is_worthwhile || !fits || !has_room()
     }
 
     /// Merges the runs that level 0 has now into level 1.
@@ -105,7 +127,9 @@ impl Core {
         let met = levels.iter().flatten().filter(|placed| placed.meets(range));
         let inputs = met.filter(|placed| placed.run.number() <= begun).cloned().collect();
         let knows = |key: &[u8]| is_hot_in(&version.levels[into + 1..], key);
-        let runs = self.rewrite(work, &knows, inputs, range, fate)?;
+        let (runs, stopped) =
+            self.rewrite_some(work, &knows, inputs, range, self.options.written_in_step(), fate)?;
+        let end = stopped.or(end);
         let mut next = Version { now: work.now, ..Version::clone(&version) };
         for level in &mut next.levels[..=into] {
             cut(level, begun, from, end.as_deref());
@@ -113,9 +137,13 @@ impl Core {
         place(&mut next.levels[into], runs.into_iter().map(Placed::whole));
         drop(version);
         self.install(work, next);
-        if self.buffer.wants_sorting() {
+        // Where accesses come faster than they are merged, some are let go: each run of level 0 takes memory.
+        let has_room = self.version.load().levels[0].len() < 2 * self.options.level0_runs_max;
+        if self.buffer.wants_sorting() && has_room {
             self.flush(work, &self.buffer.take_full())?;
         }
+        // A job may go on for long.
+        self.count_time(work);
         Ok(end)
     }
 }

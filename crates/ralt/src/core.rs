@@ -9,15 +9,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use kelvin_base::{KeyRange, Result, hash64};
+use kelvin_base::{KeyRange, Result, hash64, process};
 use parking_lot::Mutex;
 
 use crate::buffer::AccessBuffer;
 use crate::forget::Forgotten;
 use crate::merge::Merged;
-use crate::options::{Env, Options};
+use crate::options::{Env, Options, io_bytes_of_many};
 use crate::record::Record;
 use crate::run::{Run, RunWriter, Shelf};
 use crate::score::Now;
@@ -38,6 +39,8 @@ pub struct Work {
     pub next_number: u64,
     /// For each level the last key that a compaction took from it: the next one goes on behind.
     pub compacted_to: [Vec<u8>; LEVELS],
+    /// Processor time of the job's thread up to which it was counted.
+    pub counted_to: Option<Duration>,
 }
 
 /// Readers' and workers' common ground.
@@ -66,6 +69,9 @@ pub enum Fate {
     Keep { is_hot: bool },
 }
 
+/// New runs, and the first key that they do not reach.
+type SomeRuns = (Vec<Arc<Run>>, Option<Vec<u8>>);
+
 impl Core {
     /// How often all counters have been lowered by one.
     pub fn epoch(&self, work: &Work) -> u32 {
@@ -93,25 +99,45 @@ impl Core {
         range: KeyRange<'_>,
         fate: impl Fn(&[u8], &Record) -> Fate,
     ) -> Result<Vec<Arc<Run>>> {
+        self.rewrite_some(work, knows, runs, range, u64::MAX, fate).map(|(runs, _)| runs)
+    }
+
+    /// The same for about `bytes_max` at most; the first key that is left over, too.
+    pub fn rewrite_some(
+        &self,
+        work: &mut Work,
+        knows: &dyn Fn(&[u8]) -> bool,
+        runs: Vec<Placed>,
+        range: KeyRange<'_>,
+        bytes_max: u64,
+        fate: impl Fn(&[u8], &Record) -> Fate,
+    ) -> Result<SomeRuns> {
         let mut outputs = Outputs::new(self, knows);
         let mut merged = Merged::new(runs, range, self.options.scoring, true)?;
+        let mut left_over = None;
         while let Some((key, record)) = merged.next()? {
+            if outputs.bytes() >= bytes_max {
+                left_over = Some(key.to_vec());
+                break;
+            }
             if let Fate::Keep { is_hot } = fate(key, &record) {
                 outputs.add(work, key, &record, is_hot)?;
             }
         }
         self.counters.read_bytes.fetch_add(merged.take_read_bytes(), Ordering::Relaxed);
-        outputs.finish()
+        Ok((outputs.finish()?, left_over))
     }
 
     /// Memory that `version` pins, and that the buffer, sorting it and a merge of all its runs may take at any moment, bytes.
     pub fn memory_bytes(&self, version: &Version) -> u64 {
         let io = self.options.io_bytes as u64;
+        let of_many = io_bytes_of_many(self.options.io_bytes) as u64;
         let of_runs =
-            |level: &Vec<Placed>| level.iter().map(|placed| placed.run.file_bytes().min(io)).sum::<u64>();
+            |level: &Vec<Placed>, io| level.iter().map(|placed| placed.run.file_bytes().min(io)).sum::<u64>();
         // Of a sorted level one run at a time, and two where an eviction has cut it.
         let [newest, sorted @ ..] = &version.levels;
-        let merge = of_runs(newest) + sorted.iter().map(|level| of_runs(level).min(2 * io)).sum::<u64>();
+        let of_sorted = sorted.iter().map(|level| of_runs(level, io).min(2 * io)).sum::<u64>();
+        let merge = of_runs(newest, of_many) + of_sorted;
         let writer = io + self.options.run_bytes.min(version.disk_bytes()) / 8;
         (version.memory_bytes() + self.buffer.memory_bytes_max()) as u64 + merge + writer
     }
@@ -120,6 +146,16 @@ impl Core {
     pub fn tell_memory(&self, version: &Version) {
         if let Some(told) = &self.env.memory {
             told(self.memory_bytes(version));
+        }
+    }
+
+    /// Counts the processor time of a job since this was last done.
+    pub fn count_time(&self, work: &mut Work) {
+        if let Some(before) = work.counted_to {
+            let now = process::thread_cpu_time();
+            let spent_us = u64::try_from(now.saturating_sub(before).as_micros()).unwrap_or(0);
+            self.counters.cpu_us.fetch_add(spent_us, Ordering::Relaxed);
+            work.counted_to = Some(now);
         }
     }
 
@@ -182,6 +218,12 @@ impl<'a> Outputs<'a> {
             self.open = Some(writer);
         }
         Ok(())
+    }
+
+    /// Bytes of them so far, roughly.
+    fn bytes(&self) -> u64 {
+        let done: u64 = self.done.iter().map(|run| run.file_bytes()).sum();
+        done + self.open.as_ref().map_or(0, RunWriter::estimated_size_bytes)
     }
 
     fn close(&mut self, writer: RunWriter) -> Result<()> {

@@ -126,9 +126,9 @@ impl Core {
     /// What RALT may be in the end, whatever the workload: its share of the fast disk, and no more than what pins `pinned_bytes`
     /// of memory, as far as the present ratio of the two tells.
     fn physical_bytes_max(&self, version: &Version, physical_bytes: u64, pinned_bytes: u64) -> u64 {
-        let first = self.options.first.physical_bytes;
+        let most = self.options.physical_bytes_max;
         let by_memory =
             u128::from(physical_bytes) * u128::from(pinned_bytes) / (version.memory_bytes() as u128).max(1);
-        if physical_bytes == 0 { first } else { first.min(u64::try_from(by_memory).unwrap_or(u64::MAX)) }
+        if physical_bytes == 0 { most } else { most.min(u64::try_from(by_memory).unwrap_or(u64::MAX)) }
     }
 }

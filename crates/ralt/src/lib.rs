@@ -214,7 +214,7 @@ impl Core {
         if self.is_closing.load(Ordering::Relaxed) {
             return;
         }
-        let begun = process::thread_cpu_time();
+        work.counted_to = Some(process::thread_cpu_time());
         if self.is_doubtful.swap(false, Ordering::Relaxed) {
             self.reset(&mut work);
         }
@@ -227,8 +227,8 @@ impl Core {
                 self.reset(&mut work);
             }
         }
-        let spent = process::thread_cpu_time().saturating_sub(begun);
-        self.counters.cpu_us.fetch_add(u64::try_from(spent.as_micros()).unwrap_or(0), Ordering::Relaxed);
+        self.count_time(&mut work);
+        work.counted_to = None;
         drop(work);
         if self.buffer.wants_sorting() {
             self.schedule();

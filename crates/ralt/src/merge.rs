@@ -4,7 +4,8 @@
 //! Out: its keys in order, each with one record.
 //!
 //! Runs of the same age that lie one behind the other are read as one, each opened when the one before it has ended: so there is a source a
-//! level and one for each run of level 0, few enough that the smallest key is found by looking at all of them. Tests: `tests.rs`.
+//! level and one for each run of level 0. Sources stand in the order of their keys, and one that has moved on is put where it belongs, mostly in its
+//! old place: most records come from the level below, which has many between two of the others. Tests: `tests.rs`.
 
 use kelvin_base::key::{append_internal, seek_trailer, user_key};
 use kelvin_base::{Error, InternalIterator, KeyRange, Result, SEQUENCE_MAX};
@@ -14,13 +15,24 @@ use crate::record::Record;
 use crate::score::Scoring;
 use crate::version::Placed;
 
+/// How runs are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Little of them, from one place on.
+    Some,
+    /// All that follows.
+    Merge,
+    /// All that follows, of one run among many.
+    MergeOfMany,
+}
+
 /// Runs one behind the other.
 struct Source {
     placed: Placed,
     iter: TableIter,
     /// Those behind it, the next one last.
     rest: Vec<Placed>,
-    is_merge: bool,
+    how: How,
     /// Of the runs that have ended.
     read_bytes: u64,
 }
@@ -29,8 +41,13 @@ impl Source {
     /// The records of `runs`, the first one last, from `start` on; `None` without any.
     fn open(mut runs: Vec<Placed>, start: &[u8], is_merge: bool) -> Result<Option<Self>> {
         let Some(placed) = runs.pop() else { return Ok(None) };
-        let iter = records(&placed, start, is_merge)?;
-        let mut source = Self { placed, iter, rest: runs, is_merge, read_bytes: 0 };
+        let how = match is_merge {
+            false => How::Some,
+            true if runs.is_empty() => How::MergeOfMany,
+            true => How::Merge,
+        };
+        let iter = records(&placed, start, how)?;
+        let mut source = Self { placed, iter, rest: runs, how, read_bytes: 0 };
         source.pass_ended()?;
         Ok(Some(source))
     }
@@ -45,7 +62,7 @@ impl Source {
             && let Some(next) = self.rest.pop()
         {
             self.read_bytes += self.iter.take_io().bytes;
-            self.iter = records(&next, &[], self.is_merge)?;
+            self.iter = records(&next, &[], self.how)?;
             self.placed = next;
         }
         Ok(())
@@ -53,10 +70,10 @@ impl Source {
 }
 
 /// The records of `placed` from `start` on.
-fn records(placed: &Placed, start: &[u8], is_merge: bool) -> Result<TableIter> {
+fn records(placed: &Placed, start: &[u8], how: How) -> Result<TableIter> {
     let mut target = Vec::new();
     append_internal(&mut target, start.max(placed.first()), seek_trailer(SEQUENCE_MAX));
-    let mut iter = placed.run.iter(is_merge);
+    let mut iter = placed.run.iter(how);
     iter.seek(&target)?;
     Ok(iter)
 }
@@ -80,6 +97,8 @@ fn chains(runs: impl Iterator<Item = Placed>) -> Vec<Vec<Placed>> {
 pub struct Merged {
     /// Oldest first.
     sources: Vec<Source>,
+    /// Those that have not ended: the one that is next last, of those with the same key the oldest.
+    order: Vec<usize>,
     scoring: Scoring,
     end: Option<End>,
     key: Vec<u8>,
@@ -107,7 +126,19 @@ impl Merged {
             std::ops::Bound::Excluded(key) => Some(End::Before(key.to_vec())),
             std::ops::Bound::Unbounded => None,
         };
-        Ok(Self { sources, scoring, end, key: Vec::new() })
+        let order = Vec::with_capacity(sources.len());
+        let mut merged = Self { sources, order, scoring, end, key: Vec::new() };
+        (0..merged.sources.len()).for_each(|at| merged.put_in_order(at));
+        Ok(merged)
+    }
+
+    /// Puts the source `at` where it belongs, unless it has ended.
+    fn put_in_order(&mut self, at: usize) {
+        let place = |at: usize| (user_key(self.sources[at].iter.key()), at);
+        if self.sources[at].iter.valid() {
+            let before = self.order.iter().rposition(|&other| place(other) > place(at));
+            self.order.insert(before.map_or(0, |before| before + 1), at);
+        }
     }
 
     /// The next key and its record; `None` behind the last.
@@ -115,12 +146,8 @@ impl Merged {
     /// # Errors
     /// If a run cannot be read, or holds what is no record.
     pub fn next(&mut self) -> Result<Option<(&[u8], Record)>> {
-        let keys = self
-            .sources
-            .iter()
-            .filter(|source| source.iter.valid())
-            .map(|source| user_key(source.iter.key()));
-        let Some(smallest) = keys.min() else { return Ok(None) };
+        let Some(&first) = self.order.last() else { return Ok(None) };
+        let smallest = user_key(self.sources[first].iter.key());
         let is_behind = match &self.end {
             None => false,
             Some(End::Before(end)) => smallest >= end.as_slice(),
@@ -132,9 +159,10 @@ impl Merged {
         self.key.clear();
         self.key.extend_from_slice(smallest);
         let mut merged: Option<Record> = None;
-        for source in &mut self.sources {
-            if !source.iter.valid() || user_key(source.iter.key()) != self.key {
-                continue;
+        while let Some(&at) = self.order.last() {
+            let source = &mut self.sources[at];
+            if user_key(source.iter.key()) != self.key {
+                break;
             }
             let newer = Record::decode(source.iter.value()).ok_or_else(|| {
                 Error::corruption(source.placed.run.path(), 0, "an entry is no access record")
@@ -143,7 +171,9 @@ impl Merged {
                 Some(older) => Record::merge(self.scoring, older, &newer),
                 None => newer,
             });
+            self.order.pop();
             source.next()?;
+            self.put_in_order(at);
         }
         Ok(merged.map(|record| (self.key.as_slice(), record)))
     }

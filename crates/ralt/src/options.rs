@@ -21,6 +21,8 @@ const SLICES_IN_FAST: u64 = 500;
 const FILTER_BITS_PER_KEY: u32 = 16;
 /// What is read of a run at once, and gathered before it is written, bytes.
 const IO_BYTES: usize = 64 << 10;
+/// It is no less than that, a block.
+const IO_BYTES_MIN: usize = 8 << 10;
 
 /// Less than some blocks is not worth a file.
 const RUN_BYTES_MIN: u64 = 16 << 10;
@@ -73,6 +75,8 @@ pub struct Options {
     pub bounds: Bounds,
     /// The limits that a new RALT begins with.
     pub first: Limits,
+    /// Physical size that all records may have in the end, whatever the workload, bytes. The paper names no bound.
+    pub physical_bytes_max: u64,
     /// Let the limits follow the workload (Algorithm 1). Without it they stay at the first ones, and an eviction takes the
     /// coldest records whether they are stable or not.
     pub has_auto_tuning: bool,
@@ -90,10 +94,18 @@ pub struct Options {
     pub level_ratio: u64,
     /// Runs of level 0 that are merged down.
     pub level0_runs: usize,
+    /// And so many while level 1 is large beside them and there is room: each is asked whether a key is hot.
+    pub level0_runs_max: usize,
     /// Filter bits a hot key.
     pub filter_bits_per_key: u32,
     /// What sampling follows from.
     pub seed: u64,
+}
+
+/// What is read at once of each run of many that are merged, where of others it is `io_bytes`: little comes from each.
+#[must_use]
+pub fn io_bytes_of_many(io_bytes: usize) -> usize {
+    (io_bytes / 4 / ALIGNMENT * ALIGNMENT).max(IO_BYTES_MIN)
 }
 
 impl Options {
@@ -110,6 +122,7 @@ impl Options {
             slice_bytes: (fast_bytes / SLICES_IN_FAST).max(1),
             bounds: Bounds::of_fast(fast_bytes),
             first: Limits::first(fast_bytes),
+            physical_bytes_max: fast_bytes / 40 * 7,
             has_auto_tuning: true,
             evict_percent: 10,
             buffer_bytes: buffer,
@@ -118,6 +131,7 @@ impl Options {
             run_bytes: (fast_bytes / 400).clamp(RUN_BYTES_MIN, 16 << 20),
             level_ratio: 10,
             level0_runs: 6,
+            level0_runs_max: 18,
             filter_bits_per_key: FILTER_BITS_PER_KEY,
             seed: 1,
         }
@@ -134,11 +148,18 @@ impl Options {
     #[must_use]
     pub fn within_memory(self, memory_bytes: u64) -> Self {
         let part = |by: u64| usize::try_from(memory_bytes / by).unwrap_or(usize::MAX);
+        let run_bytes = self.run_bytes.min(memory_bytes / 4 * 3).max(RUN_BYTES_MIN);
+        let io_bytes = part(96).clamp(IO_BYTES_MIN, IO_BYTES) / ALIGNMENT * ALIGNMENT;
+        // Beside the runs of level 0 a merge reads two others and writes one, with its index and filter; as many may come meanwhile.
+        let beside = 3 * io_bytes as u64 + run_bytes / 8;
+        let runs = (memory_bytes / 2).saturating_sub(beside) / (2 * io_bytes_of_many(io_bytes) as u64);
+        let runs = usize::try_from(runs).unwrap_or(usize::MAX).max(self.level0_runs);
         Self {
             buffer_bytes: self.buffer_bytes.min(part(8)),
             pinned_bytes_max: self.pinned_bytes_max.min(memory_bytes / 4),
-            run_bytes: self.run_bytes.min(memory_bytes / 4 * 3).max(RUN_BYTES_MIN),
-            io_bytes: part(128).clamp(8 << 10, IO_BYTES) / ALIGNMENT * ALIGNMENT,
+            level0_runs_max: self.level0_runs_max.min(runs),
+            run_bytes,
+            io_bytes,
             ..self
         }
     }
@@ -147,10 +168,11 @@ impl Options {
     /// gives way is the physical size.
     #[must_use]
     pub fn within_disk(self, disk_bytes: u64) -> Self {
-        let beside = self.disk_bytes_max().saturating_sub(self.first.physical_bytes);
+        let beside = self.disk_bytes_max().saturating_sub(self.physical_bytes_max);
         let left = disk_bytes.saturating_sub(beside).max(RUN_BYTES_MIN);
         let physical_bytes = self.first.physical_bytes.min(left);
-        Self { first: Limits { physical_bytes, ..self.first }, ..self }
+        let first = Limits { physical_bytes, ..self.first };
+        Self { first, physical_bytes_max: self.physical_bytes_max.min(left), ..self }
     }
 
     /// What level 0 has when it is merged down, bytes, mostly: its files are smaller than the buffer that they come from, unless keys are short.
@@ -159,14 +181,16 @@ impl Options {
         (self.buffer_bytes as u64).saturating_mul(self.level0_runs as u64)
     }
 
-    /// Bytes of new files that a step of a merge and what is flushed meanwhile take, mostly: runs of the level that it goes into, and of level
-    /// 0 its part.
+    /// Bytes of new files that a step of a merge takes, about: some runs of the level that it goes into, and of level 0 its part.
+    #[must_use]
+    pub const fn written_in_step(&self) -> u64 {
+        self.run_bytes.saturating_mul(STEP_RUNS as u64).saturating_add(self.level0_bytes() / 2)
+    }
+
+    /// The same with what is flushed meanwhile.
     #[must_use]
     pub const fn step_bytes(&self) -> u64 {
-        self.run_bytes
-            .saturating_mul(STEP_RUNS as u64)
-            .saturating_add(self.level0_bytes() / 2)
-            .saturating_add(self.buffer_bytes as u64)
+        self.written_in_step().saturating_add(self.buffer_bytes as u64)
     }
 
     /// What its files take when an eviction follows, bytes in whole blocks of a disk: its records at their limit, keys that lie in
@@ -174,7 +198,7 @@ impl Options {
     #[must_use]
     pub const fn evict_at_bytes(&self) -> u64 {
         let begun = self.run_bytes.saturating_mul(STEP_RUNS as u64);
-        self.first.physical_bytes.saturating_add(begun).saturating_add(self.level0_bytes())
+        self.physical_bytes_max.saturating_add(begun).saturating_add(self.level0_bytes())
     }
 
     /// Bytes, in whole blocks of a disk, that all its files may take: an eviction follows before; until it is done there are the new runs

@@ -17,6 +17,8 @@ use kelvin_base::{Error, KeyRange, Kind, Result, hash64};
 use kelvin_storage::{Create, IoMode, Storage};
 use kelvin_table::{ScanOptions, Table, TableIter, TableOptions, TableWriter};
 
+use crate::merge::How;
+use crate::options::io_bytes_of_many;
 use crate::record::{Record, physical_size};
 use crate::state::NUMBER_MAX;
 
@@ -327,10 +329,15 @@ impl Run {
         before(block) + before(block + 1)
     }
 
-    /// A cursor over its records. `is_merge`: much will be read from where it is first put.
-    pub fn iter(&self, is_merge: bool) -> TableIter {
-        let readahead_bytes = self.shelf.io_bytes;
-        self.table.iter(ScanOptions { readahead_bytes, sequential: is_merge, ..ScanOptions::default() })
+    /// A cursor over its records.
+    pub fn iter(&self, how: How) -> TableIter {
+        let readahead_bytes =
+            if how == How::MergeOfMany { io_bytes_of_many(self.shelf.io_bytes) } else { self.shelf.io_bytes };
+        self.table.iter(ScanOptions {
+            readahead_bytes,
+            sequential: how != How::Some,
+            ..ScanOptions::default()
+        })
     }
 
     /// Its table's path.

@@ -44,6 +44,11 @@ pub struct Stamp {
     pub score: f64,
 }
 
+/// What is left of one after `slices`.
+fn decay(alpha: f64, slices: u32) -> f64 {
+    alpha.powi(i32::try_from(slices).unwrap_or(i32::MAX))
+}
+
 impl Scoring {
     /// Its name, for people.
     #[must_use]
@@ -69,9 +74,7 @@ impl Scoring {
     #[must_use]
     pub fn score(self, stamp: Stamp, now: Now) -> f64 {
         match self {
-            Self::Exponential { alpha } => {
-                stamp.score * alpha.powf(f64::from(now.slice.saturating_sub(stamp.tick)))
-            }
+            Self::Exponential { alpha } => stamp.score * decay(alpha, now.slice.saturating_sub(stamp.tick)),
             Self::Lru => stamp.score,
             // Below zero too: of two whose count is used up, the one that was accessed earlier is the colder.
             Self::Clock { .. } => stamp.score - f64::from(now.turns.saturating_sub(stamp.tick)),
@@ -82,13 +85,15 @@ impl Scoring {
     #[must_use]
     pub fn merge(self, older: Stamp, newer: Stamp) -> Stamp {
         let tick = newer.tick.max(older.tick);
-        let passed = f64::from(tick - older.tick);
+        let passed = tick - older.tick;
         let score = match self {
             // The slice of the last access of both counts once.
             Self::Exponential { .. } if older.tick >= newer.tick => older.score + newer.score - 1.0,
-            Self::Exponential { alpha } => older.score * alpha.powf(passed) + newer.score,
+            Self::Exponential { alpha } => older.score * decay(alpha, passed) + newer.score,
             Self::Lru => older.score.max(newer.score),
-            Self::Clock { max } => ((older.score - passed).max(0.0) + newer.score).min(f64::from(max)),
+            Self::Clock { max } => {
+                ((older.score - f64::from(passed)).max(0.0) + newer.score).min(f64::from(max))
+            }
         };
         Stamp { tick, score }
     }

@@ -260,8 +260,13 @@ pub struct Restored {
 
 /// What was there before, or nothing. Files that belong to nothing are removed.
 pub fn restore(options: &Options, shelf: &Shelf) -> Restored {
-    let first =
-        Work { accessed_bytes: 0, now: Now::default(), next_number: 0, compacted_to: Default::default() };
+    let first = Work {
+        accessed_bytes: 0,
+        now: Now::default(),
+        next_number: 0,
+        compacted_to: Default::default(),
+        counted_to: None,
+    };
     let state = read(options, &*shelf.storage, &shelf.dir);
     let opened = state.and_then(|state| match open_runs(shelf, &state) {
         Some(version) => Ok((state, version)),
@@ -319,8 +324,13 @@ mod tests {
 
     fn state() -> (Options, Vec<u8>) {
         let options = Options::of_fast(1 << 20, [7; 16]);
-        let work =
-            Work { accessed_bytes: 5, now: Now::default(), next_number: 3, compacted_to: Default::default() };
+        let work = Work {
+            accessed_bytes: 5,
+            now: Now::default(),
+            next_number: 3,
+            compacted_to: Default::default(),
+            counted_to: None,
+        };
         let bytes = encode(&options, &work, &Version::default());
         (options, bytes)
     }

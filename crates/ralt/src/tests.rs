@@ -38,8 +38,9 @@ fn memory() -> Arc<dyn Storage> {
 
 /// A RALT small enough for every mechanism to run within some thousand accesses.
 fn small(fast_bytes: u64) -> Options {
-    let buffer_bytes = 32 << 10;
-    Options { buffer_bytes, run_bytes: 16 << 10, level_ratio: 4, ..Options::of_fast(fast_bytes, OWNER) }
+    let options = Options::of_fast(fast_bytes, OWNER);
+    let level0_runs_max = options.level0_runs;
+    Options { buffer_bytes: 32 << 10, run_bytes: 16 << 10, level_ratio: 4, level0_runs_max, ..options }
 }
 
 fn key(number: u64) -> Vec<u8> {

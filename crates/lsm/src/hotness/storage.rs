@@ -223,8 +223,12 @@ impl Storage for BookedStorage {
         self.device().lock(path)
     }
 
-    fn free_space(&self, dir: &Path) -> io::Result<u64> {
-        self.device().free_space(dir)
+    /// What RALT may still write.
+    fn free_space(&self, _dir: &Path) -> io::Result<u64> {
+        let left_bytes = self.bytes_max.saturating_sub(self.space.used_below(Tier::Fast, IN_BOOKS));
+        let free_bytes = self.space.available(Tier::Fast, Priority::Normal).unwrap_or(u64::MAX);
+        let ahead_bytes = self.ahead.lock().as_ref().map_or(0, Reservation::left_bytes);
+        Ok(left_bytes.min(free_bytes.saturating_add(ahead_bytes)))
     }
 }
 

@@ -115,6 +115,41 @@ fn a_key_that_lies_in_many_runs_counts_once() {
 }
 
 #[test]
+fn level_0_waits_for_more_beside_a_large_level_1_as_long_as_there_is_room() {
+    let disk = MemoryStorage::new();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let options = Options { level_ratio: 10, level0_runs_max: 18, ..small(1 << 30) };
+    let ralt = Ralt::open(env(&storage), options.clone());
+    let mut numbers = 0..42_000;
+    drive(&ralt, 42_000, || numbers.next().unwrap());
+    let mut dice = Dice(3);
+    let mut wide = || {
+        let before = ralt.stats();
+        drive(&ralt, 36 * 200, || dice.below(42_000));
+        let after = ralt.stats();
+        assert!(after.last_error.is_none(), "{after:?}");
+        (after.compactions - before.compactions, after.written_bytes - before.written_bytes)
+    };
+    let (with_room, with_bytes) = wide();
+    assert_eq!(with_room, 2, "18 runs at a time");
+    // Until level 0 has just been merged.
+    let merges = ralt.stats().compactions;
+    while ralt.stats().compactions == merges {
+        drive(&ralt, 200, || 0);
+    }
+    // Keys before all others, so many that one step cannot take them all.
+    for number in 0..17 {
+        (0..420).for_each(|at| ralt.access(format!("first{number:04}{at:04}").as_bytes(), 10));
+        ralt.settle();
+    }
+    let before = ralt.stats();
+    assert!(before.runs[0] >= 17 && 17 * 420 * 25 > options.written_in_step(), "{before:?}");
+    disk.set_capacity(disk.used_bytes() + options.step_bytes());
+    let (without_room, without_bytes) = wide();
+    assert!(without_room >= 5 && without_bytes > 2 * with_bytes, "{without_room} {without_bytes}");
+}
+
+#[test]
 fn level_0_goes_down_in_the_room_of_a_step_and_rewrites_no_more_than_lies_under_it() {
     let disk = MemoryStorage::new();
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
