@@ -43,7 +43,12 @@ impl Core {
             || sizes.physical_bytes > limits.physical_bytes
             // The files of keys that lie in many runs.
             || version.disk_bytes() > self.options.evict_at_bytes()
-            || version.memory_bytes() as u64 > self.options.pinned_bytes_max
+            || self.pins_too_much()
+    }
+
+    /// True if its runs pin more memory than they may.
+    pub fn pins_too_much(&self) -> bool {
+        self.version.load().memory_bytes() as u64 > self.options.pinned_bytes_max
     }
 
     /// Drops what is coldest until a part of both limits is free again, and sets the limits anew.

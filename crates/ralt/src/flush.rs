@@ -52,10 +52,11 @@ impl Core {
         self.counters.accesses.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Flushes `taken`, and keeps the levels in shape until an eviction is due: where accesses come as fast as they are merged, it would go on for ever.
+    /// Flushes `taken`, and keeps the levels in shape, until a merge has shown that an eviction is due: where accesses come as fast as they are merged,
+    /// it would go on for ever. Too much memory is no reason to merge first: that takes some more.
     pub fn tidy(&self, work: &mut Work, taken: &Taken) -> Result<()> {
         self.flush(work, taken)?;
-        while !self.is_over_limit() && self.compact(work)? {}
+        while !self.pins_too_much() && self.compact(work)? && !self.is_over_limit() {}
         Ok(())
     }
 

@@ -143,8 +143,8 @@ impl Options {
         Self { first: Limits { hot_bytes, ..self.first }, has_auto_tuning: false, ..self }
     }
 
-    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, a quarter for what
-    /// the runs pin, the rest for merges.
+    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, for merges what they take, for what the
+    /// runs pin the rest, but a quarter at least.
     #[must_use]
     pub fn within_memory(self, memory_bytes: u64) -> Self {
         let part = |by: u64| usize::try_from(memory_bytes / by).unwrap_or(usize::MAX);
@@ -152,12 +152,16 @@ impl Options {
         let io_bytes = part(96).clamp(IO_BYTES_MIN, IO_BYTES) / ALIGNMENT * ALIGNMENT;
         // Beside the runs of level 0 a merge reads two others and writes one, with its index and filter; as many may come meanwhile.
         let beside = 3 * io_bytes as u64 + run_bytes / 8;
-        let runs = (memory_bytes / 2).saturating_sub(beside) / (2 * io_bytes_of_many(io_bytes) as u64);
-        let runs = usize::try_from(runs).unwrap_or(usize::MAX).max(self.level0_runs);
+        let of_run = 2 * io_bytes_of_many(io_bytes) as u64;
+        let runs = usize::try_from((memory_bytes / 2).saturating_sub(beside) / of_run).unwrap_or(usize::MAX);
+        let level0_runs_max = self.level0_runs_max.min(runs.max(self.level0_runs));
+        let merges = beside + of_run * level0_runs_max as u64;
+        // A sixteenth for what comes between a look at it and an eviction.
+        let left = (memory_bytes / 16 * 11).saturating_sub(merges);
         Self {
             buffer_bytes: self.buffer_bytes.min(part(8)),
-            pinned_bytes_max: self.pinned_bytes_max.min(memory_bytes / 4),
-            level0_runs_max: self.level0_runs_max.min(runs),
+            pinned_bytes_max: self.pinned_bytes_max.min(left.max(memory_bytes / 4)),
+            level0_runs_max,
             run_bytes,
             io_bytes,
             ..self
