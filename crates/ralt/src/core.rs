@@ -191,12 +191,14 @@ pub struct Outputs<'a> {
     knows: &'a dyn Fn(&[u8]) -> bool,
     open: Option<RunWriter>,
     done: Vec<Arc<Run>>,
+    /// Bytes of those.
+    done_bytes: u64,
 }
 
 impl<'a> Outputs<'a> {
     /// None yet. `knows` says which keys are known below them.
     pub const fn new(core: &'a Core, knows: &'a dyn Fn(&[u8]) -> bool) -> Self {
-        Self { core, knows, open: None, done: Vec::new() }
+        Self { core, knows, open: None, done: Vec::new(), done_bytes: 0 }
     }
 
     /// Adds a record, behind the last one.
@@ -222,13 +224,13 @@ impl<'a> Outputs<'a> {
 
     /// Bytes of them so far, roughly.
     fn bytes(&self) -> u64 {
-        let done: u64 = self.done.iter().map(|run| run.file_bytes()).sum();
-        done + self.open.as_ref().map_or(0, RunWriter::estimated_size_bytes)
+        self.done_bytes + self.open.as_ref().map_or(0, RunWriter::estimated_size_bytes)
     }
 
     fn close(&mut self, writer: RunWriter) -> Result<()> {
         let run = writer.finish()?;
         self.core.counters.written_bytes.fetch_add(run.file_bytes(), Ordering::Relaxed);
+        self.done_bytes += run.file_bytes();
         self.done.push(run);
         Ok(())
     }

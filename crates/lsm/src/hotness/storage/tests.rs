@@ -94,9 +94,11 @@ fn the_room_for_a_step_is_there_while_others_fill_the_disk_and_comes_back_with_t
     assert_eq!((world.used(), storage.ahead_bytes()), (6 * BLOCK, 4 * BLOCK), "what is free is taken first");
     let others = world.space.reserve(Tier::Fast, 10 * BLOCK, Priority::Essential).unwrap();
     assert!(world.space.reserve(Tier::Fast, 1, Priority::Essential).is_err(), "the disk is full");
+    let may_write = || storage.free_space(&storage.dir()).unwrap();
+    assert_eq!(may_write(), 4 * BLOCK, "what is set aside is RALT's to write");
     let mut step = create(&storage, "000002.ralt");
     step.append(&vec![1; 3 * 4096]).unwrap();
-    assert_eq!((world.used(), storage.ahead_bytes()), (9 * BLOCK, BLOCK));
+    assert_eq!((world.used(), storage.ahead_bytes(), may_write()), (9 * BLOCK, BLOCK, BLOCK));
     assert!(step.append(&vec![1; 2 * 4096]).is_err(), "no more than a step");
     storage.remove(&storage.dir().join("000001.ralt")).unwrap();
     assert_eq!((world.used(), storage.ahead_bytes()), (3 * BLOCK, 4 * BLOCK));
