@@ -24,11 +24,11 @@ const RANKS: [(&str, u32); 12] = [
     ("ralt", 3),
     ("lsm", 4),
     ("kelvin", 5),
-    ("workload", 6),
+    ("workload", 7),
     ("peer-rocksdb", 1),
     ("sim", 6),
-    ("fuzzing", 7),
-    ("cli", 7),
+    ("fuzzing", 8),
+    ("cli", 8),
 ];
 
 /// Checks every file under `root`.

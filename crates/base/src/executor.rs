@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::clock::{Clock, SystemClock};
+use crate::sync::{self, Condvar, Mutex};
 
 /// A piece of background work.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -57,7 +58,8 @@ struct State {
 }
 
 struct Delayed {
-    due: Instant,
+    /// On the executor's clock.
+    due: Duration,
     lane: Lane,
     job: Job,
 }
@@ -74,7 +76,8 @@ impl Debug for State {
 pub struct ThreadPool {
     queues: Arc<Queues>,
     widths: [usize; LANES],
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<sync::JoinHandle<()>>>,
+    clock: Arc<dyn Clock>,
 }
 
 impl ThreadPool {
@@ -83,38 +86,42 @@ impl ThreadPool {
     /// # Errors
     /// The operating system's error if a thread cannot be started.
     pub fn new(flush: usize, compaction: usize, read: usize) -> std::io::Result<Self> {
+        Self::on(Arc::new(SystemClock::new()), flush, compaction, read)
+    }
+
+    /// As [`ThreadPool::new`], with delays measured on `clock`.
+    ///
+    /// # Errors
+    /// The operating system's error if a thread cannot be started.
+    pub fn on(clock: Arc<dyn Clock>, flush: usize, compaction: usize, read: usize) -> std::io::Result<Self> {
         let queues = Arc::new(Queues::default());
         let widths = [flush.max(1), compaction.max(1), read.max(1), 1, 1, 1];
         let mut threads = Vec::new();
         for (lane, name) in ["flush", "compact", "read", "house", "track", "event"].into_iter().enumerate() {
             for index in 0..widths[lane] {
                 let queues = Arc::clone(&queues);
-                let builder = std::thread::Builder::new().name(format!("kelvin-{name}-{index}"));
-                threads.push(builder.spawn(move || work(&queues, lane))?);
+                threads.push(sync::spawn(format!("kelvin-{name}-{index}"), move || work(&queues, lane))?);
             }
         }
-        let timer_queues = Arc::clone(&queues);
-        let builder = std::thread::Builder::new().name("kelvin-timer".to_string());
-        threads.push(builder.spawn(move || keep_time(&timer_queues))?);
-        Ok(Self { queues, widths, threads: Mutex::new(threads) })
+        let (timer_queues, timer_clock) = (Arc::clone(&queues), Arc::clone(&clock));
+        let timer = move || keep_time(&timer_queues, &*timer_clock);
+        threads.push(sync::spawn("kelvin-timer".to_string(), timer)?);
+        Ok(Self { queues, widths, threads: Mutex::new(threads), clock })
     }
 }
 
 /// Moves delayed jobs to their lanes when they are due.
-#[expect(clippy::disallowed_methods, reason = "delays of background work are measured here and nowhere else")]
-fn keep_time(queues: &Queues) {
+fn keep_time(queues: &Queues, clock: &dyn Clock) {
     let mut state = queues.jobs.lock();
     while !state.stopping {
-        let now = Instant::now();
+        let now = clock.now();
         while let Some(index) = state.delayed.iter().position(|delayed| delayed.due <= now) {
             let due = state.delayed.swap_remove(index);
             state.lanes[due.lane as usize].push_back(due.job);
             queues.wake[due.lane as usize].notify_one();
         }
         match state.delayed.iter().map(|delayed| delayed.due).min() {
-            Some(due) => {
-                queues.timer.wait_until(&mut state, due);
-            }
+            Some(due) => queues.timer.wait_for(&mut state, due.saturating_sub(now)),
             None => queues.timer.wait(&mut state),
         }
     }
@@ -146,12 +153,8 @@ impl Executor for ThreadPool {
         self.queues.wake[lane as usize].notify_one();
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "delays of background work are measured here and nowhere else"
-    )]
     fn spawn_after(&self, delay: Duration, lane: Lane, job: Job) {
-        let due = Instant::now() + delay;
+        let due = self.clock.now() + delay;
         self.queues.jobs.lock().delayed.push(Delayed { due, lane, job });
         self.queues.timer.notify_one();
     }
@@ -250,9 +253,8 @@ impl Executor for ManualExecutor {
         self.jobs.lock().lanes[lane as usize].push_back(job);
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the due time is stored, never waited for")]
     fn spawn_after(&self, delay: Duration, lane: Lane, job: Job) {
-        self.jobs.lock().delayed.push(Delayed { due: Instant::now() + delay, lane, job });
+        self.jobs.lock().delayed.push(Delayed { due: delay, lane, job });
     }
 
     fn help(&self) -> bool {

@@ -18,6 +18,7 @@ pub mod process;
 pub mod seed;
 pub mod signal;
 pub mod store;
+pub mod sync;
 pub mod tier;
 pub mod tombstone;
 

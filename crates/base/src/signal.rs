@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 
 use crate::clock::Clock;
 use crate::executor::Executor;
@@ -72,7 +72,7 @@ impl Signal {
             let mut count = self.count.lock();
             if *count == token {
                 match limit {
-                    Some(limit) => drop(self.changed.wait_for(&mut count, limit)),
+                    Some(limit) => self.changed.wait_for(&mut count, limit),
                     None => self.changed.wait(&mut count),
                 }
             }

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, Executor, Lane, Result, Signal, Tier};
 use kelvin_cache::{ByteCache, Weigh};
 use kelvin_storage::{Create, IoMode, WriteFile};
 use kelvin_table::{Block, BlockCache, Table};
-use parking_lot::Mutex;
 
 use crate::memory::{Closing, MemoryBudget, MemoryPart, Yielding};
 use crate::options::Config;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_base::events::What;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, Events, Result};
-use parking_lot::Mutex;
 
 use crate::schedule::Kind;
 

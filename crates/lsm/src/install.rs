@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kelvin_base::sync::MutexGuard;
 use kelvin_base::{Error, Result, Tier, seeded_bug};
-use parking_lot::MutexGuard;
 
 use crate::db::engine::Engine;
 use crate::memory::MemoryPart;

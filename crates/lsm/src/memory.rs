@@ -17,7 +17,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use kelvin_base::sync::Mutex;
 
 use crate::options::Config;
 

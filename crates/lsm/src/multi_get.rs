@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Clock, Error, ErrorKind, Lane, Result, Sequence, Signal};
-use parking_lot::Mutex;
 
 use crate::after_read::{LatestRead, after_read};
 use crate::db::Keyspace;

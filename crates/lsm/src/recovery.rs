@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwap;
 use kelvin_base::events::Listener;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, Events, Result, Sequence, Signal, Tier};
 use kelvin_storage::FileLock;
-use parking_lot::Mutex;
 
 use crate::batch::BatchOps;
 use crate::compaction::pick::PickConfig;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kelvin_base::Sequence;
-use parking_lot::Mutex;
+use kelvin_base::sync::Mutex;
 
 /// The live snapshots of a store.
 #[derive(Debug, Default)]

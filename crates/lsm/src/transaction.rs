@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, Result, Sequence};
 use kelvin_table::{LookupKey, ReadIo};
-use parking_lot::Mutex;
 
 use crate::batch::WriteBatch;
 use crate::db::Keyspace;

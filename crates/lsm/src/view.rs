@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use kelvin_base::seeded_bug;
-use parking_lot::Mutex;
+use kelvin_base::sync::Mutex;
 
 use crate::memtable::MemTable;
 use crate::promotion::PromotionCache;

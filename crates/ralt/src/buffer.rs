@@ -8,12 +8,11 @@
 //! Tests stand below.
 
 use std::cell::Cell;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_base::KEY_BYTES_MAX;
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
-use parking_lot::Mutex;
+use kelvin_base::sync::{self, Mutex};
 
 /// Shards: more than that many threads share them.
 const SHARDS: usize = 16;
@@ -142,13 +141,11 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The shard of this thread: it follows from the thread's own name for itself.
+/// The shard of this thread: it follows from the thread's number.
 fn own_shard() -> usize {
     SHARD.with(|shard| {
         if shard.get() == usize::MAX {
-            let mut hasher = DefaultHasher::new();
-            std::thread::current().id().hash(&mut hasher);
-            shard.set(usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or(0));
+            shard.set(usize::try_from(sync::current_number() % SHARDS as u64).unwrap_or(0));
         }
         shard.get()
     })

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{KeyRange, Result, hash64, process};
-use parking_lot::Mutex;
 
 use crate::buffer::AccessBuffer;
 use crate::forget::Forgotten;

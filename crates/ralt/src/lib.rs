@@ -75,8 +75,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, Heat, HotKeys, HotTracker, KeyRange, Result, process};
-use parking_lot::Mutex;
 
 use crate::buffer::AccessBuffer;
 use crate::core::Core;

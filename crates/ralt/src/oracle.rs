@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Heat, HotKeys, HotTracker, KeyRange};
-use parking_lot::Mutex;
 
 #[derive(Debug, Default)]
 struct Counts {

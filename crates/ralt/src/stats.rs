@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_base::Error;
-use parking_lot::Mutex;
+use kelvin_base::sync::Mutex;
 
 use crate::limits::Limits;
 use crate::run::Sizes;

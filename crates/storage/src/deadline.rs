@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use kelvin_base::sync::{self, Condvar, Mutex};
 use kelvin_base::{Clock, Job, Signal};
-use parking_lot::{Condvar, Mutex};
 
 use crate::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
 
@@ -111,7 +111,7 @@ impl Workers {
         }
         if state.total < workers_max {
             let workers = Arc::clone(self);
-            std::thread::Builder::new().name("kelvin-deadline".to_string()).spawn(move || work(&workers))?;
+            sync::spawn("kelvin-deadline".to_string(), move || work(&workers))?;
             state.total += 1;
         } else if state.given_up >= workers_max {
             return Ok(None);

@@ -37,7 +37,7 @@ pub(crate) fn settings(options: &BenchOptions) -> Options {
 }
 
 /// What the device of each tier allows: fast, slow; `None` where nothing is limited.
-fn device_limits(limits: &DeviceLimits) -> [Option<Limits>; 2] {
+pub(crate) fn device_limits(limits: &DeviceLimits) -> [Option<Limits>; 2] {
     let fast = Limits {
         read_iops: limits.fast_read_iops,
         read_bandwidth: limits.fast_bandwidth,
@@ -57,7 +57,11 @@ fn device_limits(limits: &DeviceLimits) -> [Option<Limits>; 2] {
 
 /// A device as slow as `limits` say. Its waits are outside the store's deadline for the slow tier, which is for disks
 /// that hang and not for slow ones.
-fn throttled(inner: Arc<dyn Storage>, limits: Option<Limits>, clock: &Arc<dyn Clock>) -> Arc<dyn Storage> {
+pub(crate) fn throttled(
+    inner: Arc<dyn Storage>,
+    limits: Option<Limits>,
+    clock: &Arc<dyn Clock>,
+) -> Arc<dyn Storage> {
     match limits {
         None => inner,
         Some(limits) => Arc::new(ThrottledStorage::new(inner, limits, Arc::clone(clock))),
@@ -79,8 +83,9 @@ pub(crate) fn open(options: &BenchOptions) -> Result<Box<dyn Subject>> {
     Ok(Box::new(KelvinSubject { db: Db::open(settings.env(env))? }))
 }
 
-struct KelvinSubject {
-    db: Db,
+/// Kelvin, opened.
+pub(crate) struct KelvinSubject {
+    pub(crate) db: Db,
 }
 
 impl Subject for KelvinSubject {
@@ -127,6 +132,14 @@ impl Subject for KelvinSubject {
             let named = |(name, value): (&str, u64)| (format!("ralt.{name}"), value);
             more.extend(hotness.counts().map(named));
             sizes.extend(hotness.sizes().map(named));
+        }
+        for level in self.db.levels() {
+            // The runs of the hot level together.
+            let name = format!("levels.{}", level.name.split(' ').next().unwrap_or_default());
+            match sizes.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, bytes)) => *bytes += level.bytes,
+                None => sizes.push((name, level.bytes)),
+            }
         }
         Counters {
             slow_hits: Some(stats.gets_slow + stats.iterators_slow),

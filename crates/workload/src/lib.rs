@@ -19,6 +19,7 @@ pub mod plot;
 pub mod report;
 pub mod runner;
 pub mod samples;
+pub mod simulate;
 pub mod stages;
 pub mod subject;
 pub mod systems;

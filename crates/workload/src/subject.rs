@@ -3,6 +3,7 @@
 //! [`MemorySubject`] is a map in memory that the runner's own tests use; a wrong answer can be planted in it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin_base::{OrderedStore, PointStore, Result};
@@ -75,6 +76,19 @@ pub struct Counters {
     pub hot_set: Option<HotSet>,
 }
 
+/// What a system uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Processor time so far.
+    pub cpu: Duration,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Disk space of the fast tier, bytes.
+    pub fast_bytes: u64,
+    /// Disk space of the slow tier, bytes.
+    pub slow_bytes: u64,
+}
+
 /// A store under test.
 pub trait Subject: Send + Sync {
     /// The store itself.
@@ -86,6 +100,10 @@ pub trait Subject: Send + Sync {
     /// # Errors
     /// If the store reports that background work failed.
     fn settle(&self) -> Result<()>;
+    /// What it uses, if this process and the directories of the benchmark do not tell: in a simulation.
+    fn used(&self) -> Option<Used> {
+        None
+    }
 }
 
 /// An ordered map in memory.

@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use kelvin_base::sync::{Mutex, MutexGuard};
 use kelvin_base::{Error, ErrorKind, Result};
-use parking_lot::{Mutex, MutexGuard};
 
 const STRIPES: usize = 1024;
 

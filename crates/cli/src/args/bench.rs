@@ -34,12 +34,33 @@ pub struct Bench {
     /// Something other than a run of one system
     #[command(subcommand)]
     pub command: Option<BenchCommand>,
-    /// The system to measure
-    #[arg(long, value_name = "NAME", default_value = "kelvin", help_heading = "What")]
-    pub system: String,
+    #[command(flatten)]
+    pub work: WorkArgs,
     /// Another system to measure in turn with it, and compare
     #[arg(long, value_name = "NAME", help_heading = "What")]
     pub vs: Option<String>,
+    /// Paired runs of each system; the median is reported
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How much")]
+    pub runs: usize,
+    #[command(flatten)]
+    pub disks: DiskArgs,
+    /// Keep the store, and use one that is already loaded
+    #[arg(long, help_heading = "Disks")]
+    pub reuse: bool,
+    /// Write the result as JSON to this file; - is stdout
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+    /// Write a report with plots to this file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+}
+
+/// What is run: a system, a workload, and how much of it.
+#[derive(Debug, Args)]
+pub struct WorkArgs {
+    /// The system to measure
+    #[arg(long, value_name = "NAME", default_value = "kelvin", help_heading = "What")]
+    pub system: String,
     /// How the system kelvin tells hot records: ralt, lru, clock, oracle, off [default: ralt]
     #[arg(long, value_name = "NAME", help_heading = "What")]
     pub hotness: Option<String>,
@@ -84,23 +105,9 @@ pub struct Bench {
     /// Client threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How much")]
     pub threads: usize,
-    /// Paired runs of each system; the median is reported
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How much")]
-    pub runs: usize,
     /// Seed of keys, values and the mix
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How much")]
     pub seed: u64,
-    #[command(flatten)]
-    pub disks: DiskArgs,
-    /// Keep the store, and use one that is already loaded
-    #[arg(long, help_heading = "Disks")]
-    pub reuse: bool,
-    /// Write the result as JSON to this file; - is stdout
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub json: Option<PathBuf>,
-    /// Write a report with plots to this file
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub html: Option<PathBuf>,
 }
 
 /// Where the stores of a benchmark are, and how fast the disks are there.

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod data;
 pub mod inspect;
 pub mod paper;
+pub mod sim;
 pub mod store;
 pub mod trace;
 pub mod values;
@@ -75,6 +76,8 @@ pub enum Command {
     Checkpoint(inspect::Checkpoint),
     /// Measure a system under a workload
     Bench(Box<bench::Bench>),
+    /// Measure a system in simulated time, on disks that need not be there
+    Sim(Box<sim::Sim>),
     /// Show two tiers at work: no argument needed
     Demo(bench::Demo),
     /// Print a completion script for a shell
@@ -97,7 +100,7 @@ impl Command {
             Self::Check(args) => args.output.json,
             Self::Checkpoint(args) => args.output.json,
             Self::Demo(args) => args.output.json,
-            Self::Bench(_) | Self::Completions(_) => false,
+            Self::Bench(_) | Self::Sim(_) | Self::Completions(_) => false,
         }
     }
 }

@@ -14,7 +14,7 @@ use kelvin_workload::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::args::bench::{Bench, DiskArgs};
+use crate::args::bench::{Bench, DiskArgs, WorkArgs};
 use crate::args::paper::BenchCommand;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::files::{Output, is_dash};
@@ -35,7 +35,7 @@ pub fn run(args: &Bench) -> Outcome {
         Some(BenchCommand::Trace(trace)) => return super::trace::run(trace),
         Some(BenchCommand::MakeTrace(order)) => return super::trace::make(order),
     }
-    let system: System = args.system.parse()?;
+    let system: System = args.work.system.parse()?;
     let other = args.vs.as_deref().map(str::parse::<System>).transpose()?;
     let disks = Disks::new(&args.disks, args.reuse)?;
     let mut bar = Bar::default();
@@ -110,37 +110,49 @@ impl Disks {
 }
 
 fn options(args: &Bench, system: System, disks: &Disks) -> kelvin::Result<BenchOptions> {
-    let defaults = BenchOptions::new(system, &disks.fast);
-    let data_bytes = args.records.saturating_mul((args.key_size + args.value_size) as u64);
     // Of two systems compared it is meant for the one that has it.
     let is_meant = system == System::Kelvin || args.vs.is_none();
-    let hotness = args.hotness.as_deref().filter(|_| is_meant).map(str::parse).transpose()?;
-    let fast_capacity =
-        args.disks.fast_capacity.or(system.is_tiered().then_some(data_bytes / DATA_OVER_FAST));
+    Ok(BenchOptions {
+        slow: system.is_tiered().then(|| disks.slow.clone()),
+        limits: limits(&args.disks),
+        reuse: args.reuse,
+        ..options_of(&args.work, system, is_meant, &disks.fast, args.disks.fast_capacity, args.disks.memory)?
+    })
+}
+
+/// What is run on `system`, and in how much space and memory; `is_meant` says if it is that system's hotness that was asked for.
+pub(super) fn options_of(
+    work: &WorkArgs,
+    system: System,
+    is_meant: bool,
+    fast: &Path,
+    fast_capacity: Option<u64>,
+    memory: Option<u64>,
+) -> kelvin::Result<BenchOptions> {
+    let defaults = BenchOptions::new(system, fast);
+    let data_bytes = work.records.saturating_mul((work.key_size + work.value_size) as u64);
+    let hotness = work.hotness.as_deref().filter(|_| is_meant).map(str::parse).transpose()?;
     let mut hot_parts = HotParts::default();
     if is_meant {
-        hot_parts = args.ablations.parts();
-        hot_parts.scan_accesses = args.scan_accesses;
+        hot_parts = work.ablations.parts();
+        hot_parts.scan_accesses = work.scan_accesses;
     }
     Ok(BenchOptions {
         hotness,
         hot_parts,
-        workload: args.workload.parse()?,
-        keys: args.keys.parse()?,
-        records: args.records,
-        key_size: args.key_size,
-        value_size: args.value_size,
-        ops: args.ops,
-        seconds: args.seconds,
-        threads: args.threads,
-        slow: system.is_tiered().then(|| disks.slow.clone()),
-        fast_capacity,
-        memory: args.disks.memory.unwrap_or(defaults.memory),
-        scan_length: args.scan_length,
-        warm_up: args.warm_up,
-        limits: limits(&args.disks),
-        seed: args.seed,
-        reuse: args.reuse,
+        workload: work.workload.parse()?,
+        keys: work.keys.parse()?,
+        records: work.records,
+        key_size: work.key_size,
+        value_size: work.value_size,
+        ops: work.ops,
+        seconds: work.seconds,
+        threads: work.threads,
+        fast_capacity: fast_capacity.or(system.is_tiered().then_some(data_bytes / DATA_OVER_FAST)),
+        memory: memory.unwrap_or(defaults.memory),
+        scan_length: work.scan_length,
+        warm_up: work.warm_up,
+        seed: work.seed,
         ..defaults
     })
 }

@@ -14,6 +14,7 @@ mod paper;
 mod put;
 mod range;
 mod scan;
+mod sim;
 mod stats;
 mod trace;
 
@@ -38,6 +39,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Check(args) => check::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Demo(args) => crate::demo::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

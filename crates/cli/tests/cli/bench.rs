@@ -72,3 +72,39 @@ fn two_systems_are_compared_and_an_unknown_one_is_refused() {
     assert_eq!(code, 2, "{told}");
     assert!(told.contains("elsewhere") && told.contains("fast-only"), "{told}");
 }
+
+#[test]
+fn a_simulation_makes_no_file_but_those_asked_for_and_prints_the_same_each_time() {
+    let place = Place::new();
+    let (json, events) = (place.path("run.json"), place.path("events"));
+    let simulated = || {
+        let mut command = kelvin();
+        command.args([
+            "sim",
+            "--records",
+            "2k",
+            "--ops",
+            "2k",
+            "--workload",
+            "UH",
+            "--threads",
+            "3",
+            "--memory",
+            "8MiB",
+        ]);
+        command.args(["--fast-capacity", "2MiB"]);
+        command
+    };
+    let table = stdout(&mut simulated());
+    assert!(table.contains("UH on hotspot:5, 3 thread(s)"), "{table}");
+    assert_eq!(stdout(&mut simulated()), table);
+    let again = stdout(simulated().arg("--json").arg(&json).arg("--events").arg(&events));
+    assert!(again.contains("operations/s"), "{again}");
+    let report: Value = serde_json::from_slice(&place.read("run.json")).unwrap();
+    assert_eq!(report["ops"], 2000, "{report:#}");
+    assert!(report["levels"].as_object().is_some_and(|levels| !levels.is_empty()), "{report:#}");
+    let events = String::from_utf8(place.read("events")).unwrap();
+    assert!(events.lines().any(|line| line.contains("\"event\":\"flushed\"")), "{events}");
+    let (code, told) = failure(simulated().args(["--system", "rocksdb-fast"]));
+    assert!(code == 2 && told.contains("only Kelvin's own systems"), "{code}: {told}");
+}

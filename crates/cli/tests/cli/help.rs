@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{kelvin, stdout};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "get",
     "put",
     "delete",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 14] = [
     "check",
     "checkpoint",
     "bench",
+    "sim",
     "demo",
     "completions",
 ];

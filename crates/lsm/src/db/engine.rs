@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, Events, HotTracker, KeyRange, Result, Sequence, Signal};
 use kelvin_storage::FileLock;
-use parking_lot::Mutex;
 
 use crate::compaction::pick::PickConfig;
 use crate::db::DEFAULT_KEYSPACE;

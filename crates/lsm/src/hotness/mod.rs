@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use kelvin_base::events::What;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Events, HotTracker, KeyRange, Lane, NoTracker, Tier};
 use kelvin_ralt::limits::Bounds;
 use kelvin_ralt::{Oracle, Ralt, Scoring};
-use parking_lot::Mutex;
 
 use crate::compaction::pick::PickConfig;
 use crate::db::engine::Engine;

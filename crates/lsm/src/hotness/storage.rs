@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_base::Tier;
+use kelvin_base::sync::Mutex;
 use kelvin_storage::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
-use parking_lot::Mutex;
 
 use crate::space::{Priority, Reservation, Space, on_disk_bytes};
 use crate::tiers::{Purpose, TierHandle};

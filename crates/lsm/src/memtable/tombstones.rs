@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwapOption;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{RangeTombstone, Sequence};
 use kelvin_table::Fragments;
-use parking_lot::Mutex;
 
 /// A set takes in the one before unless that is so many times larger.
 const RATIO: usize = 4;

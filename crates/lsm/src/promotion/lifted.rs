@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use kelvin_base::Sequence;
 use kelvin_base::key::{EXPIRES, Kind};
-use parking_lot::Mutex;
+use kelvin_base::sync::Mutex;
 
 use super::Promoted;
 use super::cache::bytes_of;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use kelvin_base::sync::Mutex;
 
 use crate::memory::{MemoryBudget, MemoryCharge, MemoryPart};
 

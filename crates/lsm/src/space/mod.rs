@@ -24,8 +24,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Clock, Error, ErrorKind, Result, Signal, Tier};
-use parking_lot::Mutex;
 
 use crate::options::{Config, human_bytes};
 use crate::tiers::TierHandle;

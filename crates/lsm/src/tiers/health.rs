@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kelvin_base::events::What;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Clock, Error, Events, Tier};
-use parking_lot::Mutex;
 
 /// The state of one tier.
 #[derive(Debug, Default)]

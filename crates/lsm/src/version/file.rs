@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, Result};
 use kelvin_table::Table;
-use parking_lot::Mutex;
 
 use super::meta::TableMeta;
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, Result, Tier};
 use kelvin_storage::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
 use kelvin_table::Table;
-use parking_lot::Mutex;
 
 use super::manifest::parse;
 use super::*;

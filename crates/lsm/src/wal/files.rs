@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, Result, Sequence};
 use kelvin_storage::{Create, IoMode, Storage, WriteFile};
-use parking_lot::Mutex;
 
 use super::format::{log_path, parse_log_name};
 use super::writer::{WalOptions, WalWriter};

@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use kelvin_base::sync::{Condvar, Mutex};
 use kelvin_base::{Result, Sequence};
-use parking_lot::{Condvar, Mutex};
 
 use crate::batch::WriteBatch;
 use crate::options::Durability;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_base::Sequence;
-use parking_lot::{Condvar, Mutex};
+use kelvin_base::sync::{Condvar, Mutex};
 
 use super::group::Pending;
 

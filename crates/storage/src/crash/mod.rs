@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use kelvin_base::sync::Mutex;
 
 use crate::memory::{MemoryFile, WRITE_BUFFER_BYTES};
 use crate::{Create, FileLock, IoMode, MemoryStorage, ReadFile, Storage, WriteFile};

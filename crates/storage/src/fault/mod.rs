@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use kelvin_base::sync::{Condvar, Mutex};
 
 use crate::seeded::Seeded;
 use crate::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};

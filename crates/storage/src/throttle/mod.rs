@@ -33,7 +33,7 @@ pub struct Limits {
     pub read_bandwidth: Option<u64>,
     /// Bytes written per second.
     pub write_bandwidth: Option<u64>,
-    /// Added to every read, flush, sync and open.
+    /// Added to every read, sync and open; a flush may end in a cache.
     pub latency: Duration,
     /// Largest transfer that counts as one I/O, bytes.
     pub request_bytes: u64,
@@ -96,13 +96,22 @@ struct Gate {
 }
 
 impl Gate {
-    fn delay(&self, direction: &Direction, bytes: u64) -> Duration {
+    /// How long `bytes` have to wait for the device's rates.
+    fn turn(&self, direction: &Direction, bytes: u64) -> Duration {
         let ios = bytes.div_ceil(self.limits.request_bytes.max(1)).max(1);
-        direction.take(self.clock.now(), ios, bytes) + self.limits.latency
+        direction.take(self.clock.now(), ios, bytes)
+    }
+
+    /// The same, and what the device takes itself.
+    fn delay(&self, direction: &Direction, bytes: u64) -> Duration {
+        self.turn(direction, bytes) + self.limits.latency
     }
 
     fn pass(&self, direction: &Direction, bytes: u64) {
-        let delay = self.delay(direction, bytes);
+        self.wait(self.delay(direction, bytes));
+    }
+
+    fn wait(&self, delay: Duration) {
         if !delay.is_zero() {
             self.clock.sleep(delay);
         }
@@ -164,9 +173,9 @@ struct ThrottledWriter {
 }
 
 impl ThrottledWriter {
-    fn pay(&mut self) {
-        let owed = std::mem::take(&mut self.owed_bytes);
-        self.gate.pass(&self.gate.write, owed);
+    /// How long what is owed has to wait for the device's rates.
+    fn pay(&mut self) -> Duration {
+        self.gate.turn(&self.gate.write, std::mem::take(&mut self.owed_bytes))
     }
 }
 
@@ -174,20 +183,23 @@ impl WriteFile for ThrottledWriter {
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
         self.owed_bytes += u64::try_from(data.len()).unwrap_or(u64::MAX);
         if self.owed_bytes >= self.gate.limits.request_bytes {
-            self.pay();
+            let turn = self.pay();
+            self.gate.wait(turn);
         }
         self.inner.append(data)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         if self.owed_bytes > 0 {
-            self.pay();
+            let turn = self.pay();
+            self.gate.wait(turn);
         }
         self.inner.flush()
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.pay();
+        let turn = self.pay();
+        self.gate.wait(turn + self.gate.limits.latency);
         self.inner.sync()
     }
 

@@ -3,12 +3,12 @@
 //! Invariant: an operation is counted once it is done, and whoever does the last one before the final tenth takes a
 //! sample, so that the final tenth begins at a known moment. Tests: the runner's.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kelvin_base::{Error, Result, process};
-use parking_lot::Mutex;
+use kelvin_base::sync::Mutex;
+use kelvin_base::{Error, Result, Signal, process};
 
 use super::{Latencies, Latency, Stage};
 use crate::samples::Sample;
@@ -66,20 +66,33 @@ pub(crate) struct Shared {
     start: Duration,
     cpu_start: Duration,
     slow_hits_start: Option<u64>,
+    /// Clients at work; `ended` tells when one is done.
+    pub(super) working: AtomicUsize,
+    pub(super) ended: Arc<Signal>,
+    /// Samples that clients took.
+    pub(super) marked: Mutex<Vec<Sample>>,
+}
+
+/// Processor time that the subject has used so far.
+fn cpu_time(stage: &Stage<'_>) -> Duration {
+    stage.subject.used().map_or_else(process::cpu_time, |used| used.cpu)
 }
 
 impl Shared {
-    pub(super) fn new(stage: &Stage<'_>, total: Option<u64>) -> Self {
+    pub(super) fn new(stage: &Stage<'_>, total: Option<u64>, clients: usize) -> Self {
         Self {
             slow_hits_start: stage.subject.counters().slow_hits,
             start: stage.clock.now(),
-            cpu_start: process::cpu_time(),
+            cpu_start: cpu_time(stage),
             total,
             done: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
             mark: total.map_or(u64::MAX, |total| total - total / 10),
+            working: AtomicUsize::new(clients),
+            ended: Arc::default(),
+            marked: Mutex::default(),
         }
     }
 
@@ -93,7 +106,7 @@ impl Shared {
             ops,
             reads,
             slow_hits: slow_hits.zip(self.slow_hits_start).map(|(now, then)| now.saturating_sub(then)),
-            cpu_seconds: process::cpu_time().saturating_sub(self.cpu_start).as_secs_f64(),
+            cpu_seconds: cpu_time(stage).saturating_sub(self.cpu_start).as_secs_f64(),
             hot_set,
         }
     }
@@ -103,17 +116,25 @@ impl Shared {
 pub(crate) struct Client<'a> {
     stage: &'a Stage<'a>,
     shared: &'a Shared,
-    mark: Sender<Sample>,
     latency: Latencies,
 }
 
 impl<'a> Client<'a> {
-    pub(super) fn new(stage: &'a Stage<'a>, shared: &'a Shared, mark: Sender<Sample>) -> Self {
-        Self { stage, shared, mark, latency: Latencies::default() }
+    pub(super) fn new(stage: &'a Stage<'a>, shared: &'a Shared) -> Self {
+        Self { stage, shared, latency: Latencies::default() }
     }
 
     /// Works until nothing is left, the phase is stopped, or something fails.
     pub(super) fn work(mut self, work: &(dyn Fn(&mut Self) -> Result<()> + Sync)) -> Latencies {
+        /// Also where `work` panics.
+        struct Ends<'a>(&'a Shared);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.working.fetch_sub(1, Ordering::Release);
+                self.0.ended.raise();
+            }
+        }
+        let _ends = Ends(self.shared);
         if let Err(error) = work(&mut self) {
             self.shared.stop.store(true, Ordering::Relaxed);
             self.shared.failure.lock().get_or_insert(error);
@@ -153,8 +174,7 @@ impl<'a> Client<'a> {
     /// Says that one more operation is done.
     pub(crate) fn count_done(&self) {
         if self.shared.done.fetch_add(1, Ordering::Relaxed) + 1 == self.shared.mark {
-            // If the watcher is gone, nobody needs the sample.
-            let _told = self.mark.send(self.shared.sample(self.stage));
+            self.shared.marked.lock().push(self.shared.sample(self.stage));
         }
     }
 }

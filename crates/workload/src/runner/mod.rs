@@ -185,7 +185,10 @@ pub fn run_on(
     if let Some(loaded) = &loaded {
         peaks.include(&loaded.peaks);
     }
-    let slow_used = options.slow_dir().map_or(0, |dir| dirs::used_bytes(&dir));
+    let slow_used = match subject.used() {
+        Some(used) => used.slow_bytes,
+        None => options.slow_dir().map_or(0, |dir| dirs::used_bytes(&dir)),
+    };
     Ok(Report::new(options, run, load, peaks, slow_used))
 }
 

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use kelvin_base::{Error, ErrorKind, Result, process};
+use kelvin_base::{Error, ErrorKind, Result, process, sync};
 
 use super::client::{Client, Phase, Shared};
 use super::{Latencies, PhaseResult, Stage};
@@ -105,18 +104,30 @@ impl Watch<'_> {
         self.samples.push(self.shared.sample(self.stage));
     }
 
-    fn tell(&mut self, progress: &mut dyn Progress, is_last: bool) {
-        let used = |dir: &Option<PathBuf>| dir.as_deref().map_or(0, dirs::used_bytes);
+    /// What is used at this moment.
+    fn used(&mut self, is_last: bool) -> Peaks {
+        if let Some(used) = self.stage.subject.used() {
+            return Peaks {
+                rss_bytes: used.memory_bytes,
+                fast_bytes: used.fast_bytes,
+                slow_bytes: used.slow_bytes,
+            };
+        }
+        let measured = |dir: &Option<PathBuf>| dir.as_deref().map_or(0, dirs::used_bytes);
         if is_last || self.told.is_multiple_of(SLOW_EVERY) {
-            self.slow_bytes = used(&self.dirs[1]);
+            self.slow_bytes = measured(&self.dirs[1]);
         }
         self.told += 1;
-        let (fast, slow) = (used(&self.dirs[0]), self.slow_bytes);
-        self.peaks.include(&Peaks {
+        Peaks {
             rss_bytes: process::resident_bytes(),
-            fast_bytes: fast,
-            slow_bytes: slow,
-        });
+            fast_bytes: measured(&self.dirs[0]),
+            slow_bytes: self.slow_bytes,
+        }
+    }
+
+    fn tell(&mut self, progress: &mut dyn Progress, is_last: bool) {
+        let used = self.used(is_last);
+        self.peaks.include(&used);
         let recent = &self.samples[self.samples.len().saturating_sub(11)..];
         let (first, last) = match (recent.first(), recent.last()) {
             (Some(first), Some(last)) => (*first, *last),
@@ -133,29 +144,26 @@ impl Watch<'_> {
             ops_per_s: figures.ops_per_s,
             hit_rate: figures.hit_rate,
             hot_set: last.hot_set,
-            fast_used_bytes: fast,
-            slow_used_bytes: slow,
+            fast_used_bytes: used.fast_bytes,
+            slow_used_bytes: used.slow_bytes,
         });
     }
 
-    /// Samples until every client thread has dropped its end of `marks`.
-    fn watch(&mut self, marks: &Receiver<Sample>, progress: &mut dyn Progress) {
+    /// Samples until every client is done.
+    fn watch(&mut self, progress: &mut dyn Progress) {
         self.sample();
-        loop {
-            match marks.recv_timeout(SAMPLE_EVERY) {
-                Ok(marked) => self.samples.push(marked),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.sample();
-                    self.tell(progress, false);
-                    let elapsed = self.samples.last().map_or(0.0, |last| last.seconds);
-                    if self.seconds_total.is_some_and(|total| elapsed >= total) {
-                        self.shared.stop.store(true, Ordering::Relaxed);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => break,
+        let clock = self.stage.clock;
+        let are_done = || (self.shared.working.load(Ordering::Acquire) == 0).then_some(());
+        while self.shared.ended.wait_until(clock, clock.now() + SAMPLE_EVERY, are_done).is_none() {
+            self.sample();
+            self.tell(progress, false);
+            let elapsed = self.samples.last().map_or(0.0, |last| last.seconds);
+            if self.seconds_total.is_some_and(|total| elapsed >= total) {
+                self.shared.stop.store(true, Ordering::Relaxed);
             }
         }
         self.sample();
+        self.samples.append(&mut self.shared.marked.lock());
         // The sample of the final tenth was taken by a client and may have come late.
         put_in_order(&mut self.samples);
         self.tell(progress, true);
@@ -183,7 +191,7 @@ impl Stage<'_> {
         progress: &mut dyn Progress,
     ) -> Result<PhaseResult> {
         let before = self.subject.counters();
-        let shared = Shared::new(self, extent.total);
+        let shared = Shared::new(self, extent.total, extent.threads);
         let mut watch = Watch {
             stage: self,
             shared: &shared,
@@ -196,23 +204,18 @@ impl Stage<'_> {
             slow_bytes: 0,
         };
         let mut latency = Latencies::default();
-        std::thread::scope(|scope| {
-            let (mark, marks) = channel();
+        let times = sync::scope(|scope| {
             let start = |_| {
-                let client = Client::new(self, &shared, mark.clone());
+                let client = Client::new(self, &shared);
                 scope.spawn(move || client.work(work))
             };
             let clients: Vec<_> = (0..extent.threads).map(start).collect();
-            drop(mark);
-            watch.watch(&marks, progress);
-            for client in clients {
-                match client.join() {
-                    Ok(times) => merge(&mut latency, times)?,
-                    Err(_) => return Err(Error::new(ErrorKind::Io, "a client thread panicked")),
-                }
-            }
-            Ok(())
-        })?;
+            watch.watch(progress);
+            clients.into_iter().map(sync::ScopedJoinHandle::join).collect::<Vec<_>>()
+        });
+        for one in times {
+            merge(&mut latency, one.map_err(|_| Error::new(ErrorKind::Io, "a client thread panicked"))?)?;
+        }
         if let Some(error) = shared.failure.lock().take() {
             return Err(error);
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, Result};
-use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -36,12 +36,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin_base::key::user_key;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{
     Clock, Error, ErrorKind, Executor, HotTracker, InternalIterator, Result, Sequence, Tier, seeded_bug,
 };
 use kelvin_storage::WriteFile;
 use kelvin_table::{Fragments, Properties, TableOptions};
-use parking_lot::Mutex;
 
 use self::output::{OutputWriter, Shape};
 use super::pick::Plan;

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, Lane, Result, Signal, Tier};
 use kelvin_table::{Fragments, ScanOptions};
-use parking_lot::Mutex;
 
 use super::below::Below;
 use super::merge::{self, Merged, Pass, Watch};

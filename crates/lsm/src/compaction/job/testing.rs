@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_base::hash::hash64_seeded;
 use kelvin_base::key::compare_internal;
+use kelvin_base::sync::Mutex;
 use kelvin_base::{
     Error, Executor, HotKeys, HotTracker, KeyRange, ManualClock, ManualExecutor, NoTracker, RangeTombstone,
     Result, Sequence, Tier,
@@ -13,7 +14,6 @@ use kelvin_base::{
 use kelvin_storage::memory::MemoryStorage;
 use kelvin_storage::{Create, IoMode, Storage};
 use kelvin_table::{Fragments, Table, TableOptions, TableWriter};
-use parking_lot::Mutex;
 
 use super::{JobContext, JobTable, NewTable, Outputs};
 use crate::iter::testing::NOW_MS;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use kelvin_base::key::{Kind, split_internal, trailer_kind_byte, trailer_sequence};
+use kelvin_base::sync::Mutex;
 use kelvin_base::{
     ErrorKind, Executor, Lane, ManualExecutor, RangeTombstone, Sequence, Signal, ThreadPool, Tier,
 };
@@ -12,7 +13,6 @@ use kelvin_storage::Storage;
 use kelvin_storage::fault::FaultStorage;
 use kelvin_storage::memory::MemoryStorage;
 use kelvin_table::Fragments;
-use parking_lot::Mutex;
 
 use super::testing::{Entry, TestFiles, Tree, entries_of};
 use super::{JobContext, Limiter, flush, run};

@@ -1,0 +1,63 @@
+//! Threads, locks and waits that a simulation can take into its own hands (DESIGN section 2, point 5).
+//!
+//! On an ordinary thread these are the operating system's, at no cost beside it. A thread of a simulation has [`Turns`]:
+//! of all such threads one runs at a time, and where it would wait it hands its turn on. So the shipped code runs with all its threads,
+//! the same way each time, and time passes only when all of them wait.
+//!
+//! Invariant: a thread of a simulation never waits for the operating system while it has the turn. A [`Condvar`] that threads of a
+//! simulation wait for must be notified by one of them, and a [`Mutex`] that they take is taken by no other thread: what the whole process shares, and
+//! nobody holds while he waits, has an ordinary one (`pages`). Tests: in `thread.rs`, and those of the simulator's world.
+
+mod lock;
+mod thread;
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use lock::{Condvar, Mutex};
+pub use parking_lot::MutexGuard;
+pub use thread::{JoinHandle, Scope, ScopedJoinHandle, current_number, scope, spawn};
+
+/// Who decides which of a simulation's threads runs. All but `begin` and `enter` are called by the thread that has the turn.
+pub trait Turns: Send + Sync + Debug {
+    /// There is a thread more, which waits for its first turn; its number. Numbers follow from the order of the calls.
+    fn begin(&self) -> u64;
+    /// Called by thread `number` itself before anything else: returns when it has its first turn.
+    fn enter(&self, number: u64);
+    /// Called by a thread that ends: somebody else has the turn.
+    fn leave(&self);
+    /// Waits until woken at `place` (true), or until `at_most` has passed (false).
+    fn wait(&self, place: usize, at_most: Option<Duration>) -> bool;
+    /// Wakes those who wait at `place`: the first, or all.
+    fn wake(&self, place: usize, all: bool);
+    /// Somebody holds what the caller needs: returns after others have run.
+    fn give_way(&self);
+}
+
+thread_local! {
+    static TURNS: RefCell<Option<(Arc<dyn Turns>, u64)>> = const { RefCell::new(None) };
+}
+
+/// The turns of the calling thread, if it belongs to a simulation.
+fn turns() -> Option<Arc<dyn Turns>> {
+    // Of a thread that is being torn down there is nothing left.
+    TURNS.try_with(|turns| turns.borrow().as_ref().map(|(turns, _)| Arc::clone(turns))).ok().flatten()
+}
+
+/// Runs `work` as thread `number` of `turns` on the calling thread, from its first turn on.
+pub fn take_part<T>(turns: Arc<dyn Turns>, number: u64, work: impl FnOnce() -> T) -> T {
+    /// Also where `work` panics: the others go on.
+    struct Leaves(Arc<dyn Turns>);
+    impl Drop for Leaves {
+        fn drop(&mut self) {
+            TURNS.with(|turns| *turns.borrow_mut() = None);
+            self.0.leave();
+        }
+    }
+    turns.enter(number);
+    TURNS.with(|mine| *mine.borrow_mut() = Some((Arc::clone(&turns), number)));
+    let _leaves = Leaves(turns);
+    work()
+}

@@ -1,0 +1,215 @@
+//! A world of its own for the shipped store: threads that take turns, and time that passes when all of them wait.
+//!
+//! Of the threads one has the turn. It keeps it until it waits; the next is who became ready first. When nobody is ready the time jumps to where
+//! the first of those who sleep wakes up. So a run depends on its inputs alone, not on the machine, and takes as long as its computations do.
+//! Computing itself takes no time here; who wants it to sleeps for it.
+//!
+//! Invariants: at most one thread runs; `now` never goes back; a thread is in one of `ready`, `busy`, `waiting` (with `asleep` beside it) or
+//! has the turn. A wait that nothing can end is a defect of what runs here: the run panics with its stack instead of hanging.
+//! Tests: `tests.rs`.
+
+mod clock;
+mod cores;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use kelvin_base::sync::{self, Turns};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+pub use clock::WorldClock;
+pub use cores::Cores;
+
+/// Where nobody can be woken: who waits here sleeps.
+const NOWHERE: usize = 0;
+
+/// Threads that take turns, and their time.
+#[derive(Debug, Default)]
+pub struct World {
+    state: Mutex<State>,
+    /// Nanoseconds since the start; changed under the lock of `state` alone.
+    now: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    threads: Vec<Thread>,
+    /// Who has the turn.
+    running: Option<usize>,
+    ready: VecDeque<usize>,
+    /// Those who need what somebody holds: ready once somebody else has done something.
+    busy: Vec<usize>,
+    waiting: Vec<Waiting>,
+    /// When whose wait ends at the latest, and which of its waits that was, with the order of the calls between those of one moment.
+    asleep: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    waits: u64,
+    /// Nothing will ever happen again.
+    is_stuck: bool,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    turn: Arc<Condvar>,
+    was_woken: bool,
+    has_left: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    place: usize,
+    thread: usize,
+    /// The number of the wait.
+    wait: u64,
+}
+
+impl World {
+    /// Runs `work` as the first thread of a new world; what it starts must have ended when it returns.
+    pub fn run<T>(work: impl FnOnce(&Arc<Self>) -> T) -> T {
+        let world = Arc::new(Self::default());
+        let number = world.begin();
+        world.state.lock().give_turn();
+        let turns: Arc<dyn Turns> = world.clone();
+        sync::take_part(turns, number, || work(&world))
+    }
+
+    /// Time since the start.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.now.load(Ordering::Relaxed))
+    }
+
+    /// Lets `duration` pass for the calling thread.
+    pub fn sleep(&self, duration: Duration) {
+        self.wait(NOWHERE, Some(duration));
+    }
+
+    /// Hands the turn of the calling thread on, and waits until it has it again.
+    fn hand_over(&self, mut state: MutexGuard<'_, State>, me: usize) {
+        self.choose(&mut state);
+        state.give_turn();
+        Self::wait_turn(&mut state, me);
+    }
+
+    /// Waits until `me` has the turn.
+    fn wait_turn(state: &mut MutexGuard<'_, State>, me: usize) {
+        let turn = Arc::clone(&state.threads[me].turn);
+        while state.running != Some(me) {
+            assert!(
+                !state.is_stuck,
+                "a wait that nothing will end: every thread waits, and none for time to pass"
+            );
+            turn.wait(state);
+        }
+    }
+
+    /// Says in `running` who is next.
+    fn choose(&self, state: &mut State) {
+        if let Some(next) = state.ready.pop_front() {
+            state.running = Some(next);
+            return;
+        }
+        while let Some(Reverse((at, wait, thread))) = state.asleep.pop() {
+            let Some(index) = state.waiting.iter().position(|waiting| waiting.wait == wait) else { continue };
+            state.waiting.swap_remove(index);
+            self.now.store(self.now.load(Ordering::Relaxed).max(at), Ordering::Relaxed);
+            state.running = Some(thread);
+            return;
+        }
+        state.running = None;
+        state.is_stuck = state.threads.iter().any(|thread| !thread.has_left);
+    }
+}
+
+impl State {
+    /// Wakes up the thread that has the turn; if nobody ever will have it again, all.
+    fn give_turn(&self) {
+        let woken = self
+            .threads
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| self.running.is_none_or(|next| next == *index));
+        for (_, thread) in woken {
+            thread.turn.notify_one();
+        }
+    }
+
+    /// What the calling thread did may have been what others were waiting for.
+    fn retry_busy(&mut self) {
+        self.ready.extend(self.busy.drain(..));
+    }
+
+    fn me(&self) -> usize {
+        self.running.unwrap_or_default()
+    }
+}
+
+impl Turns for World {
+    fn begin(&self) -> u64 {
+        let mut state = self.state.lock();
+        let number = state.threads.len();
+        state.threads.push(Thread::default());
+        if number == 0 {
+            state.running = Some(0);
+        } else {
+            state.ready.push_back(number);
+        }
+        number as u64
+    }
+
+    fn enter(&self, number: u64) {
+        Self::wait_turn(&mut self.state.lock(), usize::try_from(number).unwrap_or(usize::MAX));
+    }
+
+    fn leave(&self) {
+        let mut state = self.state.lock();
+        let me = state.me();
+        state.threads[me].has_left = true;
+        state.retry_busy();
+        self.choose(&mut state);
+        state.give_turn();
+    }
+
+    fn wait(&self, place: usize, at_most: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        let me = state.me();
+        state.waits += 1;
+        let wait = state.waits;
+        state.threads[me].was_woken = false;
+        state.waiting.push(Waiting { place, thread: me, wait });
+        if let Some(at_most) = at_most {
+            let at = self.now() + at_most;
+            state.asleep.push(Reverse((u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), wait, me)));
+        }
+        state.retry_busy();
+        self.hand_over(state, me);
+        self.state.lock().threads[me].was_woken
+    }
+
+    fn wake(&self, place: usize, all: bool) {
+        let mut state = self.state.lock();
+        // In the order in which they began to wait.
+        while let Some(first) = (0..state.waiting.len())
+            .filter(|index| state.waiting[*index].place == place)
+            .min_by_key(|index| state.waiting[*index].wait)
+        {
+            let woken = state.waiting.swap_remove(first).thread;
+            state.threads[woken].was_woken = true;
+            state.ready.push_back(woken);
+            if !all {
+                break;
+            }
+        }
+    }
+
+    fn give_way(&self) {
+        let mut state = self.state.lock();
+        let me = state.me();
+        state.busy.push(me);
+        self.hand_over(state, me);
+    }
+}

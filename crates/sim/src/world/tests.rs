@@ -1,0 +1,126 @@
+//! Tests of the world: order, time, locks held while time passes, the shipped thread pool, and waits that never end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelvin_base::sync::{self, Condvar, Mutex};
+use kelvin_base::{Executor, Lane, Signal, ThreadPool};
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn time_passes_when_all_wait_and_the_first_to_wake_goes_first() {
+    let told = World::run(|world| {
+        let told = Mutex::new(Vec::new());
+        sync::scope(|scope| {
+            let threads: Vec<_> = [3u32, 1, 2]
+                .into_iter()
+                .map(|millis| {
+                    let told = &told;
+                    scope.spawn(move || {
+                        for _ in 0..2 {
+                            world.sleep(MS * millis);
+                            told.lock().push((world.now().as_millis(), millis));
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+        told.into_inner()
+    });
+    // Of two that wake at one moment the one goes first that began to sleep first.
+    assert_eq!(told, [(1, 1), (2, 2), (2, 1), (3, 3), (4, 2), (6, 3)]);
+}
+
+#[test]
+fn a_lock_may_be_held_while_time_passes() {
+    let told = World::run(|world| {
+        let shared = Mutex::new(Vec::new());
+        sync::scope(|scope| {
+            let threads: Vec<_> = (0..3)
+                .map(|name| {
+                    let shared = &shared;
+                    scope.spawn(move || {
+                        let mut held = shared.lock();
+                        world.sleep(MS);
+                        held.push((name, world.now().as_millis()));
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+        shared.into_inner()
+    });
+    assert_eq!(told, [(0, 1), (1, 2), (2, 3)]);
+}
+
+#[test]
+fn who_waits_is_woken_in_order_or_when_its_time_is_over() {
+    let told = World::run(|world| {
+        let (count, changed, told) = (Mutex::new(0), Condvar::new(), Mutex::new(Vec::new()));
+        sync::scope(|scope| {
+            let wait = |name: &'static str, at_most: Duration| {
+                let (count, changed, told) = (&count, &changed, &told);
+                scope.spawn(move || {
+                    let mut count = count.lock();
+                    changed.wait_for(&mut count, at_most);
+                    told.lock().push((name, world.now().as_millis(), *count));
+                })
+            };
+            let threads = [wait("late", MS * 9), wait("later", MS * 8), wait("soon", MS)];
+            world.sleep(MS * 2);
+            for _ in 0..2 {
+                *count.lock() += 1;
+                changed.notify_one();
+                world.sleep(MS);
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+        told.into_inner()
+    });
+    assert_eq!(told, [("soon", 1, 0), ("late", 2, 1), ("later", 3, 2)]);
+}
+
+#[test]
+fn the_shipped_pool_runs_jobs_and_delays_them() {
+    let told = World::run(|world| {
+        let clock = Arc::new(WorldClock::new(Arc::clone(world), 0));
+        let pool: Arc<dyn Executor> = Arc::new(ThreadPool::on(clock, 1, 2, 1).unwrap());
+        let (told, signal) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Signal::new()));
+        let job = |name: &'static str| {
+            let (world, told, signal) = (Arc::clone(world), Arc::clone(&told), Arc::clone(&signal));
+            Box::new(move || {
+                world.sleep(MS * 3);
+                told.lock().push((name, world.now().as_millis()));
+                signal.raise();
+            })
+        };
+        pool.spawn_after(MS * 5, Lane::Flush, job("delayed"));
+        ["one", "two", "three"].into_iter().for_each(|name| pool.spawn(Lane::Compaction, job(name)));
+        signal.wait_for(&*pool, || (told.lock().len() == 4).then_some(()));
+        std::mem::take(&mut *told.lock())
+    });
+    assert_eq!(told, [("one", 3), ("two", 3), ("three", 6), ("delayed", 8)]);
+}
+
+#[test]
+#[should_panic(expected = "a wait that nothing will end")]
+fn a_wait_that_nothing_ends_is_no_hang() {
+    World::run(|_| {
+        let (lock, changed) = (Mutex::new(()), Condvar::new());
+        changed.wait(&mut lock.lock());
+    });
+}
+
+#[test]
+#[should_panic(expected = "a wait that nothing will end")]
+fn nor_is_a_lock_that_nobody_lets_go() {
+    World::run(|_| {
+        let lock = Mutex::new(());
+        let _held = lock.lock();
+        drop(lock.lock());
+    });
+}
