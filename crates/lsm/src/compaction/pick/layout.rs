@@ -1,7 +1,7 @@
 //! Level targets: how many bytes each level may hold. Integers only.
 //!
 //! Two tiers (HotRAP section 4.1, "RocksDB-fat", and section 3.6): a keyspace's share of the fast tier is cut into levels by the
-//! ratio, from the last fast level up, as long as a level is worth having. On the slow tier one level is enough as long as it
+//! ratio, from the last fast level up, as long as a level is worth having; two or more above the last grow alike from level 0. On the slow tier one level is enough as long as it
 //! holds no more than twice the ratio times the last fast one, since a level more is a read of the slow tier more for every scan. What lies there
 //! beyond that is cut into as few levels as keep each within four fifths of the ratio times the one above, and these grow alike: with a hot level
 //! on it the fast tier has little room for what is on its way down, and few levels far apart would write each byte dozens of times. The first slow
@@ -23,6 +23,8 @@ const HOT_LEAVES: u64 = 8;
 const GROWTH_MIN: u64 = 2000;
 /// And at most.
 const GROWTH_MAX: u64 = 1_000_000;
+/// Fast levels above the last are cut by the ratio where they would grow by less than this.
+const GROWTH_FAST_MIN: u64 = 3000;
 
 /// What each level of a keyspace may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,11 +92,39 @@ fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Target
         bytes[base] = size_bytes;
         size_bytes /= ratio;
     }
+    grow_alike(config.base_bytes_min(), last_bytes, &mut bytes[base..last]);
     let upper_bytes: u64 = bytes[..last].iter().sum();
     bytes[last] = level_bytes.saturating_sub(upper_bytes);
     bytes[LEVELS_FAST..FIRST_SLOW].fill(u64::MAX);
     slow_targets(version, bytes[last].max(1), config, &mut bytes[FIRST_SLOW..]);
     Targets { bytes, base, fast_share_bytes: share_bytes }
+}
+
+/// Lets the levels between level 0, of `first_bytes`, and the last fast one grow alike where there are two or more, `bytes` of them: that writes least. What they
+/// hold the last one cannot, so not where they would have to be nearly as large as it is.
+fn grow_alike(first_bytes: u64, last_bytes: u64, bytes: &mut [u64]) {
+    let (first_bytes, times) = (u128::from(first_bytes), bytes.len());
+    let growth = growth(first_bytes, u128::from(last_bytes), times);
+    if times >= 2 && growth >= GROWTH_FAST_MIN {
+        for (level, bytes) in bytes.iter_mut().enumerate() {
+            *bytes = u64::try_from(grown(first_bytes, level, growth)).unwrap_or(u64::MAX);
+        }
+    }
+}
+
+/// `bytes` after growing so many times by so many thousandths.
+fn grown(bytes: u128, times: usize, permille: u64) -> u128 {
+    (0..times).fold(bytes, |bytes, _| bytes * u128::from(permille) / 1000)
+}
+
+/// The least growth, in thousandths, that takes `first_bytes` to `last_bytes` in so many times, within bounds.
+fn growth(first_bytes: u128, last_bytes: u128, times: usize) -> u64 {
+    let (mut low, mut high) = (GROWTH_MIN, GROWTH_MAX);
+    while low < high {
+        let middle = low.midpoint(high);
+        if grown(first_bytes, times, middle) < last_bytes { low = middle + 1 } else { high = middle }
+    }
+    low
 }
 
 /// What the slow levels, whose targets are `bytes`, may hold below a last fast level of `last_bytes`.
@@ -118,18 +148,11 @@ fn slow_targets(version: &Version, last_bytes: u64, config: &PickConfig, bytes: 
     let used = levels.iter().rposition(|level| !level.tables.is_empty()).map_or(0, |last| last + 1);
     let count = wanted.unwrap_or(levels.len()).max(used);
     bytes.fill(u64::MAX);
-    let grown = |times: usize, permille: u64| {
-        (0..times).fold(first_bytes, |bytes, _| bytes * u128::from(permille) / 1000)
-    };
-    // The least growth from level to level that lets the last one hold all.
-    let (mut low, mut high) = (GROWTH_MIN, GROWTH_MAX);
-    while low < high {
-        let middle = low.midpoint(high);
-        if grown(count, middle) < u128::from(total_bytes) { low = middle + 1 } else { high = middle }
-    }
+    // The last one is to hold all.
+    let growth = growth(first_bytes, u128::from(total_bytes), count);
     for level in 0..count - 1 {
         let below_bytes: u64 = levels[level + 1..].iter().map(Level::size_bytes).sum();
-        let target_bytes = u64::try_from(grown(level + 1, low)).unwrap_or(u64::MAX);
+        let target_bytes = u64::try_from(grown(first_bytes, level + 1, growth)).unwrap_or(u64::MAX);
         bytes[level] = target_bytes.max(most(level + 1).saturating_sub(below_bytes / 2)).max(1);
     }
 }

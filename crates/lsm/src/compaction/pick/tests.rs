@@ -120,6 +120,7 @@ fn parse(lines: &[&str]) -> Case {
         match head {
             "one_tier" => case.config.two_tiers = false,
             "usable" => case.config.fast_usable_bytes = rest.parse().unwrap(),
+            "ratio" => case.config.ratio = rest.parse().unwrap(),
             "memtable" => case.config.memtable_bytes = rest.parse().unwrap(),
             "cold" => case.config.cold_permille = rest.parse().unwrap(),
             "free_fast" => case.free_bytes[0] = rest.parse().unwrap(),
