@@ -24,8 +24,16 @@ fn options(dir: &std::path::Path) -> Options {
     options.env(env)
 }
 
+/// What all parts take together at one moment: they are read one after the other, and memory may go from one to the next meanwhile.
 fn parts(db: &Db) -> u64 {
-    db.stats().memory.iter().map(|(_, bytes)| bytes).sum()
+    let mut before = db.stats().memory;
+    loop {
+        let now = db.stats().memory;
+        if now == before {
+            return now.iter().map(|(_, bytes)| bytes).sum();
+        }
+        before = now;
+    }
 }
 
 fn part(db: &Db, name: &str) -> u64 {
