@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 use kelvin_base::events::What;
 use kelvin_base::sync::Mutex;
 use kelvin_base::{Events, HotTracker, KeyRange, Lane, NoTracker, Tier};
-use kelvin_ralt::limits::Bounds;
+use kelvin_ralt::limits::{Bounds, Limits};
 use kelvin_ralt::{Oracle, Ralt, Scoring};
 
 use crate::compaction::pick::PickConfig;
@@ -148,7 +148,9 @@ fn ralt_options(config: &Config, env: &Env, owner: [u8; 16]) -> kelvin_ralt::Opt
     let seed = config.seed.unwrap_or(env.seed);
     let keeps_scoring = config.keeps_hotness;
     let bounds = of_fast.bounds.within(hot_bytes_max(config));
-    let options = kelvin_ralt::Options { scoring, keeps_scoring, seed, bounds, ..of_fast }
+    // What is forgotten at the first eviction of a cold start must be read again: the first limit is the largest there can be.
+    let first = Limits { hot_bytes: bounds.hot_bytes_max, ..of_fast.first };
+    let options = kelvin_ralt::Options { scoring, keeps_scoring, seed, bounds, first, ..of_fast }
         .within_memory(config.hotness_memory_bytes)
         .within_disk(fast_bytes / 2);
     match config.hot_set_bytes {

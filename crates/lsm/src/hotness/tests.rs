@@ -34,6 +34,19 @@ fn place(db: &Db, key: &[u8]) -> String {
 }
 
 #[test]
+fn a_new_tracker_may_call_as_much_hot_as_there_can_ever_be() {
+    let limit = |hotness: Hotness| {
+        let stats = Db::open(options(hotness)).unwrap().stats();
+        stats.hotness.unwrap().hot_set_limit_bytes
+    };
+    let most = limit(Hotness::Oracle);
+    assert!(most > 0);
+    for hotness in [Hotness::Ralt, Hotness::Lru, Hotness::Clock] {
+        assert_eq!(limit(hotness), most, "{}", hotness.name());
+    }
+}
+
+#[test]
 fn a_read_that_finds_a_value_is_an_access_wherever_the_value_was() {
     let db = Db::open(options(Hotness::Oracle)).unwrap();
     db.put(b"filler", b"x").unwrap();
