@@ -58,7 +58,7 @@ struct State {
 }
 
 struct Delayed {
-    /// On the executor's clock.
+    /// On the clock of the executor, if it has threads.
     due: Duration,
     lane: Lane,
     job: Job,

@@ -133,14 +133,6 @@ impl Subject for KelvinSubject {
             more.extend(hotness.counts().map(named));
             sizes.extend(hotness.sizes().map(named));
         }
-        for level in self.db.levels() {
-            // The runs of the hot level together.
-            let name = format!("levels.{}", level.name.split(' ').next().unwrap_or_default());
-            match sizes.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, bytes)) => *bytes += level.bytes,
-                None => sizes.push((name, level.bytes)),
-            }
-        }
         Counters {
             slow_hits: Some(stats.gets_slow + stats.iterators_slow),
             bytes: ByteCounts {
@@ -159,6 +151,19 @@ impl Subject for KelvinSubject {
                 limit_bytes: hotness.hot_set_limit_bytes,
             }),
         }
+    }
+
+    fn levels(&self) -> Vec<(String, u64)> {
+        let mut sizes: Vec<(String, u64)> = Vec::new();
+        for level in self.db.levels() {
+            // The runs of the hot level together.
+            let name = level.name.split(' ').next().unwrap_or_default();
+            match sizes.iter_mut().find(|(known, _)| known == name) {
+                Some((_, bytes)) => *bytes += level.bytes,
+                None => sizes.push((name.to_string(), level.bytes)),
+            }
+        }
+        sizes
     }
 
     fn settle(&self) -> Result<()> {

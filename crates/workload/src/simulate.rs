@@ -1,7 +1,7 @@
 //! A benchmark in simulated time: the shipped store with all its threads, on modelled disks and processors.
 //!
-//! Files are in memory. A disk takes the time that its [`Limits`] say, an operation and what background work writes take processor time by
-//! [`Machine`], everything else takes none. So a run says what a store does on disks that are not there, as often as asked the same to the byte, whatever
+//! Files are in memory. A disk takes the time that its [`Limits`] say, an operation the processor time that [`Machine`] says, everything else, background
+//! work among it, none. So a run says what a store does on disks that are not there, as often as asked the same to the byte, whatever
 //! the machine that computes it does meanwhile. What it cannot say is what the processor really takes. Tests stand below.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Machine {
 /// Runs the benchmark of `options` on `machine`, and tells `listener` of what happens in the store.
 ///
 /// # Errors
-/// As [`crate::run`]; `InvalidArgument` for a system that is not Kelvin, or options that need real directories.
+/// As [`crate::run`]; `InvalidArgument` for a system that is not Kelvin, for options that need real directories, and for a machine that does nothing.
 pub fn simulate(
     options: &BenchOptions,
     machine: &Machine,
@@ -162,6 +162,10 @@ impl Subject for Simulated {
         // The processor that computes this is not the one that is simulated.
         counters.more.retain(|(name, _)| name != "ralt.cpu_us");
         counters
+    }
+
+    fn levels(&self) -> Vec<(String, u64)> {
+        self.kelvin.levels()
     }
 
     fn settle(&self) -> Result<()> {

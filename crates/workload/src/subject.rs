@@ -100,6 +100,10 @@ pub trait Subject: Send + Sync {
     /// # Errors
     /// If the store reports that background work failed.
     fn settle(&self) -> Result<()>;
+    /// How large each of its levels is, bytes; nothing for a system without.
+    fn levels(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
     /// What it uses, if this process and the directories of the benchmark do not tell: in a simulation.
     fn used(&self) -> Option<Used> {
         None

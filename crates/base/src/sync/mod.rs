@@ -28,8 +28,8 @@ pub trait Turns: Send + Sync + Debug {
     fn enter(&self, number: u64);
     /// Called by a thread that ends: somebody else has the turn.
     fn leave(&self);
-    /// Waits until woken at `place` (true), or until `at_most` has passed (false).
-    fn wait(&self, place: usize, at_most: Option<Duration>) -> bool;
+    /// Waits until woken at `place`, or until `at_most` has passed.
+    fn wait(&self, place: usize, at_most: Option<Duration>);
     /// Wakes those who wait at `place`: the first, or all.
     fn wake(&self, place: usize, all: bool);
     /// Somebody holds what the caller needs: returns after others have run.

@@ -47,6 +47,13 @@ pub struct Bench {
     /// Keep the store, and use one that is already loaded
     #[arg(long, help_heading = "Disks")]
     pub reuse: bool,
+    #[command(flatten)]
+    pub results: ResultArgs,
+}
+
+/// Where the results of a benchmark go.
+#[derive(Debug, Args)]
+pub struct ResultArgs {
     /// Write the result as JSON to this file; - is stdout
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,

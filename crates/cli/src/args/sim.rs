@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::bench::WorkArgs;
+use super::bench::{ResultArgs, WorkArgs};
 use super::values;
 
 /// `sim`
@@ -59,10 +59,6 @@ pub struct Sim {
     /// Write what happens in the store, and when, to this file; - is stderr
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub events: Option<PathBuf>,
-    /// Write the result as JSON to this file; - is stdout
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub json: Option<PathBuf>,
-    /// Write a report with plots to this file
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub results: ResultArgs,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::bench::DiskArgs;
+use super::bench::{DiskArgs, ResultArgs};
 use super::values;
 
 /// `bench trace`
@@ -77,12 +77,8 @@ pub struct Trace {
     pub seed: u64,
     #[command(flatten)]
     pub disks: DiskArgs,
-    /// Write the result as JSON to this file; - is stdout
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub json: Option<PathBuf>,
-    /// Write a report with plots to this file
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub results: ResultArgs,
 }
 
 /// `bench make-trace`

@@ -14,7 +14,7 @@ use kelvin_workload::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::args::bench::{Bench, DiskArgs, WorkArgs};
+use crate::args::bench::{Bench, DiskArgs, ResultArgs, WorkArgs};
 use crate::args::paper::BenchCommand;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::files::{Output, is_dash};
@@ -54,14 +54,19 @@ pub fn run(args: &Bench) -> Outcome {
         }
     };
     bar.finish();
-    if !args.json.as_deref().is_some_and(is_dash) {
+    tell(&args.results, &table, &json, &reports)
+}
+
+/// Prints the table, or the JSON in its place, and writes the files asked for.
+pub(super) fn tell(to: &ResultArgs, table: &str, json: &Value, reports: &[Report]) -> Outcome {
+    if !to.json.as_deref().is_some_and(is_dash) {
         print(table.trim_end())?;
     }
-    if let Some(path) = &args.json {
+    if let Some(path) = &to.json {
         write(path, &format!("{json:#}\n"))?;
     }
-    if let Some(path) = &args.html {
-        write(path, &html(&reports)?)?;
+    if let Some(path) = &to.html {
+        write(path, &html(reports)?)?;
     }
     Ok(Exit::Ok)
 }

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use kelvin_storage::throttle::Limits;
 use kelvin_workload::simulate::{Machine, simulate};
-use kelvin_workload::{BenchOptions, System, html};
+use kelvin_workload::{BenchOptions, System};
 
-use super::bench::{Bar, json_of, options_of, write};
+use super::bench::{Bar, json_of, options_of, tell};
 use crate::args::sim::Sim;
 use crate::events;
-use crate::exit::{Exit, Outcome};
-use crate::files::is_dash;
-use crate::output::print;
+use crate::exit::Outcome;
 
 /// Where the simulated store is: nobody else sees it.
 const DIR: &str = "/simulated";
@@ -32,17 +30,8 @@ pub fn run(args: &Sim) -> Outcome {
     let listener = args.events.as_deref().map(events::listener).transpose()?;
     let report = simulate(&options, &machine(args), listener, &mut bar)?;
     bar.finish();
-    if !args.json.as_deref().is_some_and(is_dash) {
-        print(report.table().trim_end())?;
-    }
     let reports = [report];
-    if let Some(path) = &args.json {
-        write(path, &format!("{:#}\n", json_of(&reports)))?;
-    }
-    if let Some(path) = &args.html {
-        write(path, &html(&reports)?)?;
-    }
-    Ok(Exit::Ok)
+    tell(&args.results, &reports[0].table(), &json_of(&reports), &reports)
 }
 
 /// The machine that is simulated.

@@ -10,14 +10,13 @@ use kelvin_workload::trace::{
     MalformedLines, PrepareOptions, Prepared, Rules, Synthetic, TraceFigures, TraceFiles, prepare, replay,
     write_synthetic,
 };
-use kelvin_workload::{BenchOptions, Comparison, Report, System, html};
+use kelvin_workload::{BenchOptions, Comparison, Report, System};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::bench::{Bar, DATA_OVER_FAST, Disks, json_of, limits, write};
+use super::bench::{Bar, DATA_OVER_FAST, Disks, json_of, limits, tell};
 use crate::args::trace::{MakeTrace, Trace};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::files::is_dash;
 use crate::output::{grouped, print};
 
 /// The least fast capacity that a store takes, bytes: what a trace of a few lines gets.
@@ -43,7 +42,7 @@ pub fn run(args: &Trace) -> Outcome {
     let prepared = prepare(&files, &wanted, work.path(), &mut bar)?;
     if args.classify {
         bar.finish();
-        return tell(args, &text(&prepared.figures), &prepared.figures.to_json(), &[]);
+        return tell(&args.results, &text(&prepared.figures), &prepared.figures.to_json(), &[]);
     }
     let disks = Disks::new(&args.disks, false)?;
     let mut rounds = Vec::new();
@@ -69,7 +68,7 @@ pub fn run(args: &Trace) -> Outcome {
         true => json_of(&reports),
         false => compared(&prepared.figures, &systems, &comparisons, &reports),
     };
-    tell(args, &tables.join("\n"), &json, &reports)
+    tell(&args.results, &tables.join("\n"), &json, &reports)
 }
 
 /// Writes a synthetic trace, and says what it is like.
@@ -181,18 +180,4 @@ fn compared(
         "median_ratios": ratios,
         "runs": reports.iter().map(Report::to_json).collect::<Vec<_>>(),
     })
-}
-
-/// Prints the table, or the JSON in its place, and writes the files asked for.
-fn tell(args: &Trace, table: &str, json: &Value, reports: &[Report]) -> Outcome {
-    if !args.json.as_deref().is_some_and(is_dash) {
-        print(table.trim_end())?;
-    }
-    if let Some(path) = &args.json {
-        write(path, &format!("{json:#}\n"))?;
-    }
-    if let Some(path) = &args.html {
-        write(path, &html(reports)?)?;
-    }
-    Ok(Exit::Ok)
 }

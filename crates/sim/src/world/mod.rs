@@ -45,8 +45,8 @@ struct State {
     /// Those who need what somebody holds: ready once somebody else has done something.
     busy: Vec<usize>,
     waiting: Vec<Waiting>,
-    /// When whose wait ends at the latest, and which of its waits that was, with the order of the calls between those of one moment.
-    asleep: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    /// When a wait ends at the latest, and its number: of those that end at one moment the first begun is the first to end.
+    asleep: BinaryHeap<Reverse<(u64, u64)>>,
     waits: u64,
     /// Nothing will ever happen again.
     is_stuck: bool,
@@ -55,7 +55,6 @@ struct State {
 #[derive(Debug, Default)]
 struct Thread {
     turn: Arc<Condvar>,
-    was_woken: bool,
     has_left: bool,
 }
 
@@ -72,7 +71,6 @@ impl World {
     pub fn run<T>(work: impl FnOnce(&Arc<Self>) -> T) -> T {
         let world = Arc::new(Self::default());
         let number = world.begin();
-        world.state.lock().give_turn();
         let turns: Arc<dyn Turns> = world.clone();
         sync::take_part(turns, number, || work(&world))
     }
@@ -113,11 +111,10 @@ impl World {
             state.running = Some(next);
             return;
         }
-        while let Some(Reverse((at, wait, thread))) = state.asleep.pop() {
+        while let Some(Reverse((at, wait))) = state.asleep.pop() {
             let Some(index) = state.waiting.iter().position(|waiting| waiting.wait == wait) else { continue };
-            state.waiting.swap_remove(index);
+            state.running = Some(state.waiting.swap_remove(index).thread);
             self.now.store(self.now.load(Ordering::Relaxed).max(at), Ordering::Relaxed);
-            state.running = Some(thread);
             return;
         }
         state.running = None;
@@ -174,20 +171,18 @@ impl Turns for World {
         state.give_turn();
     }
 
-    fn wait(&self, place: usize, at_most: Option<Duration>) -> bool {
+    fn wait(&self, place: usize, at_most: Option<Duration>) {
         let mut state = self.state.lock();
         let me = state.me();
         state.waits += 1;
         let wait = state.waits;
-        state.threads[me].was_woken = false;
         state.waiting.push(Waiting { place, thread: me, wait });
         if let Some(at_most) = at_most {
             let at = self.now() + at_most;
-            state.asleep.push(Reverse((u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), wait, me)));
+            state.asleep.push(Reverse((u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), wait)));
         }
         state.retry_busy();
         self.hand_over(state, me);
-        self.state.lock().threads[me].was_woken
     }
 
     fn wake(&self, place: usize, all: bool) {
@@ -198,7 +193,6 @@ impl Turns for World {
             .min_by_key(|index| state.waiting[*index].wait)
         {
             let woken = state.waiting.swap_remove(first).thread;
-            state.threads[woken].was_woken = true;
             state.ready.push_back(woken);
             if !all {
                 break;

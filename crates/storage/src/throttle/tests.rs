@@ -75,6 +75,19 @@ fn costs_are_counted_by_request_and_appends_cost_when_they_go_out() {
 }
 
 #[test]
+fn a_flush_may_end_in_a_cache_and_a_sync_waits_for_the_device() {
+    let clock = Arc::new(ManualClock::new(0));
+    let limits = Limits { latency: Duration::from_millis(3), ..Limits::default() };
+    let storage = ThrottledStorage::new(Arc::new(MemoryStorage::new()), limits, clock.clone());
+    let mut file = storage.create(Path::new("a"), Create::new(IoMode::Direct)).unwrap();
+    file.append(&[1; 60]).unwrap();
+    file.flush().unwrap();
+    assert_eq!(clock.now(), Duration::ZERO);
+    file.sync().unwrap();
+    assert_eq!(clock.now(), Duration::from_millis(3));
+}
+
+#[test]
 fn no_more_goes_through_on_the_real_clock_than_its_time_allows() {
     let clock = Arc::new(SystemClock::new());
     let inner = Arc::new(MemoryStorage::new());

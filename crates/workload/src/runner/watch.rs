@@ -232,6 +232,12 @@ impl Stage<'_> {
                 .iter()
                 .map(|(name, now)| (name.clone(), now.saturating_sub(earlier(name))))
                 .chain(after.sizes.iter().cloned())
+                .chain(
+                    self.subject
+                        .levels()
+                        .into_iter()
+                        .map(|(level, bytes)| (format!("levels.{level}"), bytes)),
+                )
                 .collect(),
         })
     }

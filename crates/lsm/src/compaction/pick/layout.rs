@@ -103,9 +103,12 @@ fn two_tiers(version: &Version, share_bytes: u64, config: &PickConfig) -> Target
 /// Lets the levels between level 0, of `first_bytes`, and the last fast one grow alike where there are two or more, `bytes` of them: that writes least. What they
 /// hold the last one cannot, so not where they would have to be nearly as large as it is.
 fn grow_alike(first_bytes: u64, last_bytes: u64, bytes: &mut [u64]) {
-    let (first_bytes, times) = (u128::from(first_bytes), bytes.len());
-    let growth = growth(first_bytes, u128::from(last_bytes), times);
-    if times >= 2 && growth >= GROWTH_FAST_MIN {
+    if bytes.len() < 2 {
+        return;
+    }
+    let first_bytes = u128::from(first_bytes);
+    let growth = growth(first_bytes, u128::from(last_bytes), bytes.len());
+    if growth >= GROWTH_FAST_MIN {
         for (level, bytes) in bytes.iter_mut().enumerate() {
             *bytes = u64::try_from(grown(first_bytes, level, growth)).unwrap_or(u64::MAX);
         }
