@@ -151,7 +151,7 @@ impl Engine {
     /// What kept it from being done; its inputs stay as they are.
     pub(crate) fn compact(
         &self,
-        plan: &Plan,
+        plan: &mut Plan,
         exchange: Exchange,
         mut reservations: Vec<Reservation>,
     ) -> Result<()> {

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::{Result, Tier};
+use kelvin_base::{Result, Tier, seeded_bug};
 
 use crate::compaction::job::JobStats;
 use crate::compaction::pick::Plan;
@@ -30,20 +30,42 @@ use crate::view::KeyspaceState;
 type Left = Vec<(usize, Arc<TableFile>)>;
 
 impl Engine {
-    /// Merges the runs of `plan` step by step.
+    /// Merges the runs of `plan` step by step, and leaves it the tables that no step has passed.
     ///
     /// # Errors
     /// What kept a step from being done; its inputs stay as they are.
     pub(crate) fn merge_runs(
         &self,
         keyspace: &KeyspaceState,
-        plan: &Plan,
+        plan: &mut Plan,
         reservations: &mut [Reservation],
     ) -> Result<()> {
         if plan.keeps_hot {
             self.hotness.tracker().catch_up();
         }
+        let planned = told::of_plan(keyspace, plan);
+        // HM3: the plan holds no table that the steps have passed, so that its file can go.
         let mut left: Left = plan.tables().map(|(level, file)| (level, Arc::clone(file))).collect();
+        if !seeded_bug!("merge-holds-what-it-passed") {
+            plan.inputs.iter_mut().for_each(|(_, files)| files.clear());
+        }
+        let done = self.merge_steps(keyspace, plan, &mut left, reservations);
+        for (of, files) in &mut plan.inputs {
+            files.extend(left.iter().filter(|(level, _)| level == of).map(|(_, file)| Arc::clone(file)));
+        }
+        let (tables, stats) = done?;
+        self.events.post(|| told::done(planned, false, tables, &stats));
+        Ok(())
+    }
+
+    /// All steps for which there is room; how many tables they made, and their figures.
+    fn merge_steps(
+        &self,
+        keyspace: &KeyspaceState,
+        plan: &Plan,
+        left: &mut Left,
+        reservations: &mut [Reservation],
+    ) -> Result<(usize, JobStats)> {
         let (mut tables, mut stats) = (0, JobStats::default());
         for step in 0..=plan.boundaries.len() {
             let from = step.checked_sub(1).map_or(Some(&plan.smallest), |before| plan.boundaries.get(before));
@@ -51,12 +73,11 @@ impl Engine {
             if step > 0 && !self.grow_for_step(plan, reservations) {
                 break;
             }
-            let (made, done) = self.merge_step(keyspace, plan, (from, to), &mut left, reservations)?;
+            let (made, done) = self.merge_step(keyspace, plan, (from, to), left, reservations)?;
             tables += made;
             stats.add(&done);
         }
-        self.events.post(|| told::merged(keyspace, plan, tables, &stats));
-        Ok(())
+        Ok((tables, stats))
     }
 
     /// This moment, for a table of the hot level without anything cold or stale.

@@ -17,7 +17,7 @@ use crate::promotion::{Claimed, Wants};
 use crate::space::Priority;
 use crate::version::Version;
 use crate::view::KeyspaceState;
-use crate::write::stall::Pressure;
+use crate::write::stall::{Pressure, Reason};
 
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -180,8 +180,10 @@ impl Engine {
         let config = self.pick_config_now();
         pick(&self.pick_input(&config, versions, work, kept_bytes)).or_else(|| {
             let alone = work.is_quiet() && !self.has_sealed();
+            // Asked before how much is free: files that go afterwards only make room.
+            let is_quiet = self.files.is_quiet();
             let input = self.pick_input(&config, versions, work, 0);
-            let needs_room = input.needs_room || input.wants_room && self.files.is_quiet();
+            let needs_room = input.needs_room || input.wants_room && is_quiet;
             let input = PickInput { needs_room, ..input };
             alone.then(|| pick(&input)).flatten()
         })
@@ -212,8 +214,16 @@ impl Engine {
         kept_bytes: u64,
     ) -> PickInput<'a> {
         let free = |tier| self.space.available(tier, Priority::Essential).unwrap_or(u64::MAX);
+        // Asked before how much is free: files that go afterwards only make room.
+        let is_quiet = self.files.is_quiet();
         let debt = self.space_debt();
         let wants_room = debt.is_some_and(|debt| debt.amount > debt.slow_at);
+        let is_stopped = match self.pressure.load() {
+            // It may have been worked out while files were on their way out.
+            Pressure::Stop(Reason::FastSpace) => debt.is_some_and(|debt| debt.amount >= debt.stop_at),
+            Pressure::Stop(_) => true,
+            Pressure::None | Pressure::Delay { .. } => false,
+        };
         PickInput {
             versions,
             config,
@@ -223,7 +233,7 @@ impl Engine {
             free_bytes: [free(Tier::Fast), free(Tier::Slow)],
             kept_bytes,
             wants_room,
-            needs_room: matches!(self.pressure.load(), Pressure::Stop(_)) && self.files.is_quiet(),
+            needs_room: is_stopped && is_quiet,
             tracker: self.hotness.is_on().then(|| &**self.hotness.tracker()),
             held: work.held_compactions(self.slow_compactions_max()),
         }
@@ -233,7 +243,7 @@ impl Engine {
     ///
     /// # Errors
     /// `NoSpace` if the disk is fuller than the capacities say, or the space is gone meanwhile.
-    pub(crate) fn begin_compaction(&self, work: &mut Work, plan: Plan) -> Result<(), Error> {
+    pub(crate) fn begin_compaction(&self, work: &mut Work, mut plan: Plan) -> Result<(), Error> {
         let Some(engine) = self.me.upgrade() else {
             return Err(Error::new(ErrorKind::ReadOnly, "the store is closed"));
         };
@@ -244,7 +254,7 @@ impl Engine {
                 reservations.push(self.space.reserve(tier, bytes, Priority::Essential)?);
             }
         }
-        work.running.begin(&plan);
+        work.running.begin(&mut plan);
         let mut claimed = self.claim_promoted(&plan);
         if let Some(early) = claimed.take_if(|_| seeded_bug!("claim-released-early")) {
             early.end(None);
@@ -255,7 +265,7 @@ impl Engine {
             Lane::Compaction,
             Box::new(move || {
                 let exchange = claimed.as_ref().map(|one| one.exchange(checked)).unwrap_or_default();
-                let outcome = engine.guarded(|| engine.compact(&plan, exchange, reservations));
+                let outcome = engine.guarded(|| engine.compact(&mut plan, exchange, reservations));
                 let is_full = claimed.as_ref().is_some_and(Claimed::is_full);
                 if let Some(claimed) = claimed {
                     // After a panic nobody knows what was installed.
@@ -263,6 +273,8 @@ impl Engine {
                     claimed.end(is_known.then_some(outcome.is_ok()));
                 }
                 engine.end_compaction(&plan);
+                // What it read is removed once nobody holds it: before anybody asks how much room there is.
+                drop(plan);
                 if is_full {
                     engine.request_promotion();
                 }

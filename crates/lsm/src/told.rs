@@ -7,7 +7,8 @@ use crate::compaction::pick::Plan;
 use crate::version::level_name;
 use crate::view::KeyspaceState;
 
-fn of_plan(keyspace: &KeyspaceState, plan: &Plan) -> Compaction {
+/// What `plan` is about to do to `keyspace`.
+pub fn of_plan(keyspace: &KeyspaceState, plan: &Plan) -> Compaction {
     let from = plan.inputs.iter().find(|(_, files)| !files.is_empty()).map(|(level, _)| *level);
     Compaction {
         keyspace: keyspace.name.clone(),
@@ -27,6 +28,11 @@ pub fn moved(keyspace: &KeyspaceState, plan: &Plan) -> What {
 
 /// Tables of `keyspace` were merged as `plan` says, into `tables_out`.
 pub fn merged(keyspace: &KeyspaceState, plan: &Plan, tables_out: usize, stats: &JobStats) -> What {
+    done(of_plan(keyspace, plan), plan.retain_level.is_some(), tables_out, stats)
+}
+
+/// What was `planned` is done.
+pub fn done(planned: Compaction, is_boundary: bool, tables_out: usize, stats: &JobStats) -> What {
     let routed = &stats.routed;
     let kept = Kept {
         retained_records: routed.retained,
@@ -44,7 +50,7 @@ pub fn merged(keyspace: &KeyspaceState, plan: &Plan, tables_out: usize, stats: &
         written_bytes: stats.written_bytes,
         took_ms: u64::try_from(stats.duration.as_millis()).unwrap_or(u64::MAX),
         not_hot_bytes: routed.not_hot_bytes,
-        boundary: plan.retain_level.map(|_| kept),
-        ..of_plan(keyspace, plan)
+        boundary: is_boundary.then_some(kept),
+        ..planned
     }))
 }

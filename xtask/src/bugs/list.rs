@@ -346,6 +346,12 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::hazards_tests::its_memory_is_bounded_and_counted_and_comes_back",
     ),
     bug(
+        "merge-holds-what-it-passed",
+        LIMITS,
+        Lsm,
+        "promotion::flush_tests::a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended",
+    ),
+    bug(
         "full-hot-level-stays-full",
         LIMITS,
         Lsm,

@@ -276,7 +276,7 @@ fn a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended() {
     let tables: usize = runs().iter().sum();
     assert!(tables > 10 && runs().len() > 1, "{:?}", runs());
     while runs().len() > 1 {
-        let plan = {
+        let mut plan = {
             let work = engine.work.lock();
             let (versions, config) = (engine.versions_now(), engine.pick_config_now());
             let input = engine.pick_input(&config, &versions, &work, 0);
@@ -286,8 +286,13 @@ fn a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended() {
         let of_plan = vec![reserve(plan.space_bytes[Tier::Fast.index()])];
         // Nothing is left for a second step but what the first one frees.
         let rest = reserve(engine.space.available(Tier::Fast, Priority::Essential).unwrap());
-        engine.compact(&plan, Exchange::default(), of_plan).unwrap();
+        let inputs: Vec<_> = plan.tables().map(|(_, file)| Arc::downgrade(file)).collect();
+        engine.compact(&mut plan, Exchange::default(), of_plan).unwrap();
         drop(rest);
+        let version = Arc::clone(&keyspace.peek().version);
+        let held = inputs.iter().filter_map(std::sync::Weak::upgrade);
+        let passed = held.filter(|file| version.find(file.meta.number).is_none()).count();
+        assert_eq!(passed, 0, "the merge holds files that it is done with: their room is not free");
         world.settle();
         merges += 1;
         assert!(merges <= 2 * tables, "{merges} merges of {tables} tables, now {:?}", runs());
@@ -296,6 +301,31 @@ fn a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended() {
     assert_eq!(copies(&db), before, "nothing is lost and nothing is there twice");
     (0..RECORDS).step_by(7).for_each(|number| assert_value(&db, number, Some("one")));
     assert!(db.check().is_well());
+}
+
+#[test]
+fn what_a_merge_has_read_is_on_its_way_out_when_it_is_asked_whether_copies_must_give_way() {
+    let world = World::new();
+    let db = open(&world);
+    (0..RECORDS).for_each(|number| {
+        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
+        world.settle();
+    });
+    let (engine, before) = (&db.engine, copies(&db));
+    let rest = {
+        let mut work = engine.work.lock();
+        let (versions, config) = (engine.versions_now(), engine.pick_config_now());
+        let input = engine.pick_input(&config, &versions, &work, 0);
+        let plan = pick_forced(&input, db.state.id, Forced::Runs, 0).expect("there are two runs");
+        // With what it read and what it wrote there is too little room, and without what it read enough.
+        let free_bytes = engine.space.available(Tier::Fast, Priority::Essential).unwrap();
+        let rest_bytes = free_bytes - engine.comfortable_bytes() - plan.input_bytes / 2;
+        engine.begin_compaction(&mut work, plan).unwrap();
+        engine.space.reserve(Tier::Fast, rest_bytes, Priority::Essential).unwrap()
+    };
+    world.settle();
+    assert_eq!(copies(&db), before, "there was room enough once the files were gone");
+    drop(rest);
 }
 
 /// Writes until the fast tier has nothing to spare.

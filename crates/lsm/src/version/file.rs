@@ -106,6 +106,12 @@ impl CooledAt {
         let turn = u32::try_from(turn % u64::from(u32::MAX)).unwrap_or_default();
         Self { turn, clean_turn }
     }
+
+    /// How long `before` it was, in turns of each kind: the longest if it never was.
+    #[must_use]
+    pub const fn since(self, before: Self) -> (u32, u32) {
+        (self.turn.wrapping_sub(before.turn), self.clean_turn.wrapping_sub(before.clean_turn))
+    }
 }
 
 /// A table file.

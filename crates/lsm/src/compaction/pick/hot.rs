@@ -28,6 +28,8 @@ const FREE_MIN: usize = 2;
 const STEP_TABLES: u64 = 4;
 /// So does a run that is written anew: the fast tier is full then.
 const COOL_TABLES: u64 = 2;
+/// Where room is wanted at once, no more tables are given up at a time.
+const GIVEN_UP_TABLES: usize = 4;
 /// Copies that are not hot any more are looked for when they may be one byte in so many of the hot level.
 const COLD: u64 = 16;
 
@@ -66,7 +68,8 @@ pub(super) fn tend(
 
 /// Writes a run of the hot level anew without what is cold, when the fast tier or the hot level is full and, as far as the tracker can tell, much of
 /// it is: that frees room without a write to the slow tier. So does much that something newer in the fast levels has
-/// made stale. The largest first, each once for each time that keys may have ceased to be hot, or that stale ones were found.
+/// made stale. The largest first, each table once for each time that keys may have ceased to be hot, or that stale ones were found; what was not
+/// reached the last time, for want of room, is the first.
 pub(super) fn cool(
     input: &PickInput<'_>,
     version: &Version,
@@ -82,11 +85,20 @@ pub(super) fn cool(
         let last = file.cooled_at();
         is_cold && last.turn != now.turn || last.clean_turn < now.clean_turn
     };
-    let is_due = |run: &&Run<'_>| run.tables.iter().all(lags);
-    runs.iter().rev().filter(is_due).find_map(|run| {
-        let plan = merge_runs(input, version, std::slice::from_ref(run), COOL_TABLES)?;
+    runs.iter().rev().find_map(|run| {
+        let oldest =
+            run.tables.iter().filter(|file| lags(file)).map(|file| now.since(file.cooled_at())).max()?;
+        let is_first = |file: &Arc<TableFile>| lags(file) && now.since(file.cooled_at()) == oldest;
+        let tables = &run.tables[run.tables.iter().position(is_first)?..];
+        let tables = &tables[..tables.iter().take_while(|file| lags(file)).count()];
+        let part = Run { level: run.level, bytes: bytes_of(tables), tables };
+        let plan = merge_runs(input, version, std::slice::from_ref(&part), COOL_TABLES)?;
         Some(Plan { keeps_hot: true, ..plan }).filter(|plan| accept(plan))
     })
+}
+
+fn bytes_of(tables: &[Arc<TableFile>]) -> u64 {
+    tables.iter().map(|file| file.meta.size_bytes).sum()
 }
 
 /// True if what promotions write may soon find no place.
@@ -131,7 +143,7 @@ fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>], step_
         .min()
         .map_or(0, |begin| base.tables.partition_point(|file| file.meta.smallest <= begin).saturating_sub(1));
     let left = base.tables.get(passed..)?;
-    let base = Run { bytes: left.iter().map(|file| file.meta.size_bytes).sum(), tables: left, ..*base };
+    let base = Run { bytes: bytes_of(left), tables: left, ..*base };
     let group: Vec<&Run<'_>> = others.iter().chain([&base]).collect();
     let all: Vec<Arc<TableFile>> = group.iter().flat_map(|run| run.tables).map(Arc::clone).collect();
     let (mut smallest, largest, _) = hull(&all)?;
@@ -174,9 +186,14 @@ fn steps(tables: &[Arc<TableFile>], bytes: u64) -> Vec<Bytes> {
     begins
 }
 
-/// Removes the smallest run: the room is there at once, and nothing is written.
+/// Removes the smallest run, or where that is a large one, a few tables of it, those that were rid of what is cold the longest ago: the room is
+/// there at once, and nothing is written. (The smallest may be all that there is.)
 pub(super) fn give_up_least(version: &Version) -> Option<Plan> {
-    give_up(version, free_runs(version).0.get(..1)?)
+    let (runs, _) = free_runs(version);
+    let least = runs.first()?;
+    let oldest = |tables: &&[Arc<TableFile>]| tables.iter().map(|file| file.cooled_at()).min();
+    let tables = least.tables.chunks(GIVEN_UP_TABLES).min_by_key(oldest)?;
+    give_up(version, &[Run { level: least.level, bytes: bytes_of(tables), tables }])
 }
 
 /// Removes `runs`.

@@ -149,6 +149,8 @@ impl Reason {
 /// A compaction to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// The claim by which it runs ([`Running::begin`]).
+    pub claim: u64,
     /// The keyspace.
     pub keyspace: u32,
     /// Why.
@@ -196,6 +198,7 @@ impl Plan {
     #[must_use]
     pub(crate) fn new(keyspace: u32, reason: Reason, output_level: usize, output_tier: Tier) -> Self {
         Self {
+            claim: 0,
             keyspace,
             reason,
             inputs: Vec::new(),

@@ -7,13 +7,13 @@ use crate::version::FIRST_SLOW;
 
 #[derive(Clone, Debug)]
 struct Claim {
+    number: u64,
     keyspace: u32,
     levels: Vec<usize>,
     output_level: usize,
     retain_level: Option<usize>,
     smallest: Bytes,
     largest: Bytes,
-    first_table: u64,
     input_bytes: Vec<(usize, u64)>,
 }
 
@@ -21,17 +21,17 @@ struct Claim {
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     claims: Vec<Claim>,
+    /// Of the last claim.
+    number: u64,
     /// The run of the hot level that a promotion will write: keyspace and level.
     kept_run: Option<(u32, usize)>,
 }
 
-fn first_table(plan: &Plan) -> u64 {
-    plan.tables().map(|(_, file)| file.meta.number).min().unwrap_or(0)
-}
-
 impl Running {
     /// Claims the tables and the range of `plan`. Every `begin` needs its [`Running::end`].
-    pub fn begin(&mut self, plan: &Plan) {
+    pub fn begin(&mut self, plan: &mut Plan) {
+        self.number += 1;
+        plan.claim = self.number;
         for (_, file) in plan.tables().chain(plan.leaving()) {
             file.set_being_compacted(true);
         }
@@ -39,13 +39,13 @@ impl Running {
             files.iter().map(|file| file.meta.size_bytes).sum::<u64>()
         };
         self.claims.push(Claim {
+            number: self.number,
             keyspace: plan.keyspace,
             levels: plan.inputs.iter().map(|(level, _)| *level).collect(),
             output_level: plan.output_level,
             retain_level: plan.retain_level,
             smallest: plan.smallest.clone(),
             largest: plan.largest.clone(),
-            first_table: first_table(plan),
             input_bytes: plan.inputs.iter().map(|(level, files)| (*level, bytes(files))).collect(),
         });
     }
@@ -55,8 +55,7 @@ impl Running {
         for (_, file) in plan.tables().chain(plan.leaving()) {
             file.set_being_compacted(false);
         }
-        let first = first_table(plan);
-        self.claims.retain(|claim| claim.first_table != first || claim.keyspace != plan.keyspace);
+        self.claims.retain(|claim| claim.number != plan.claim);
     }
 
     /// How many run.

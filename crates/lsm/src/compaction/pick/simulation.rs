@@ -139,10 +139,10 @@ impl World {
             tracker: None,
             held: [false; 2],
         };
-        let Some(plan) = pick(&input) else { return false };
+        let Some(mut plan) = pick(&input) else { return false };
         assert!(plan.tables().all(|(_, file)| !file.is_being_compacted()), "a table is claimed twice");
         *self.seen.entry(plan.reason.name()).or_default() += 1;
-        self.running.begin(&plan);
+        self.running.begin(&mut plan);
         self.jobs.push(plan);
         true
     }
@@ -307,8 +307,8 @@ fn a_range_compaction_ends_and_leaves_no_deletion() {
             match pick_range(&input, 0, level, (None, None), created_before) {
                 RangePick::Done => break,
                 RangePick::Busy => panic!("nothing runs"),
-                RangePick::Plan(plan) => {
-                    world.running.begin(&plan);
+                RangePick::Plan(mut plan) => {
+                    world.running.begin(&mut plan);
                     world.jobs.push(*plan);
                     world.finish(0);
                     world.check();

@@ -3,7 +3,7 @@
 //! A case is a title, lines that describe the tree, and `=>` lines with the answer. A table is
 //! `number:smallest..largest` (`..<` for an exclusive end), its size in bytes, and letters with figures: `d` deletions, `r` range
 //! tombstones, `x` expiring, `e` entries (10), `s` largest sequence number (its number), `!` if a compaction has it,
-//! `*` how often one kept it whole. `hot key bytes,..` says how many bytes are hot from a key on.
+//! `*` how often one kept it whole, `@` in which turn of the tracker (now 3) it was rid of what is cold. `hot key bytes,..` says how many bytes are hot from a key on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use kelvin_base::{HotKeys, KeyRange, SEQUENCE_MAX};
 use super::simulation::config;
 use super::*;
 use crate::version::tests::{NoTables, meta};
-use crate::version::{FIRST_SLOW, HOT_RUNS, LEVELS, LEVELS_FAST, TableOpener, is_hot_run, level_name};
+use crate::version::{
+    CooledAt, FIRST_SLOW, HOT_RUNS, LEVELS, LEVELS_FAST, TableOpener, is_hot_run, level_name,
+};
 
 /// Hot bytes of key ranges. A range asked for gets those of all that begin in it.
 #[derive(Debug)]
@@ -42,7 +44,7 @@ impl HotTracker for HotRanges {
     }
 
     fn turn(&self) -> u64 {
-        1
+        3
     }
 }
 
@@ -84,7 +86,7 @@ fn parse_table(words: &str, level: usize, two_tiers: bool) -> Arc<TableFile> {
     facts.largest_exclusive = exclusive;
     facts.size_bytes = words.next().unwrap().parse().unwrap();
     facts.tier = if two_tiers && level >= FIRST_SLOW { Tier::Slow } else { Tier::Fast };
-    let (mut claimed, mut kept) = (false, 0);
+    let (mut claimed, mut kept, mut cooled) = (false, 0, None);
     for word in words {
         let figure = || word[1..].parse::<u64>().unwrap();
         match &word[..1] {
@@ -95,12 +97,14 @@ fn parse_table(words: &str, level: usize, two_tiers: bool) -> Arc<TableFile> {
             "s" => facts.sequence_max = figure(),
             "!" => claimed = true,
             "*" => kept = u8::try_from(figure()).unwrap(),
+            "@" => cooled = Some(CooledAt::new(figure(), 0)),
             _ => panic!("what is {word:?}?"),
         }
     }
     let file = TableFile::new(facts, opener);
     file.set_being_compacted(claimed);
     file.set_times_kept(kept);
+    cooled.inspect(|at| file.set_cooled_at(*at));
     Arc::new(file)
 }
 
