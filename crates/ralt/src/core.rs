@@ -33,6 +33,8 @@ const TIE_SCORE: f64 = 1e-6;
 pub struct Work {
     /// Bytes accessed, keys and values together: the clock of slices and of counters.
     pub accessed_bytes: u64,
+    /// Those at the last eviction since it was opened.
+    pub evicted_at_bytes: u64,
     /// Clocks.
     pub now: Now,
     /// Number of the next file.
@@ -69,6 +71,16 @@ pub enum Fate {
     Keep { is_hot: bool },
 }
 
+/// The place of a key among those that are alike, from 0 to 1.
+fn order(key: &[u8]) -> f64 {
+    (hash64(key) >> 40) as f64 / f64::from(1 << 24)
+}
+
+/// When a record was last accessed, in slices, those of one in an order.
+pub fn recency(key: &[u8], record: &Record) -> f64 {
+    f64::from(record.stamp.tick) + order(key)
+}
+
 /// New runs, and the first key that they do not reach.
 type SomeRuns = (Vec<Arc<Run>>, Option<Vec<u8>>);
 
@@ -86,8 +98,7 @@ impl Core {
     /// How hot a record is now. Where many were accessed alike, in the same slices, their keys put them in an order: an eviction
     /// must be able to take some and leave the others.
     pub fn score(&self, now: Now, key: &[u8], record: &Record) -> f64 {
-        let order = (hash64(key) >> 40) as f64 / f64::from(1 << 24);
-        self.options.scoring.score(record.stamp, now) + TIE_SCORE * order
+        self.options.scoring.score(record.stamp, now) + TIE_SCORE * order(key)
     }
 
     /// Writes the merged records of `range` in `runs` (newest first) into new runs. `knows` says which keys are known below them.

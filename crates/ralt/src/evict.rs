@@ -2,8 +2,9 @@
 //!
 //! One scan of all runs, merged, finds out how much is stable and draws the samples for the two score thresholds. A second one
 //! merges everything into the deepest level and drops what is below the physical one; what lies between the two stays and is not
-//! hot. What the runs may pin of the memory limits the physical size too. With auto-tuning unstable records go first: all of them,
-//! as Algorithm 1 says, so that what is unstable at the next eviction was accessed since this one.
+//! hot. What the runs may pin of the memory limits the physical size too. With auto-tuning unstable records go first, the oldest of them: those accessed last fill
+//! half of what stable ones leave, or a key accessed shortly before would be forgotten until it is accessed twice more. And there is one threshold, below
+//! which stable records leave: with two a new key would have to reach the scores of those before it is hot.
 //!
 //! The second scan goes step by step through the keys: some runs of the deepest level and what overlaps them, an install, and
 //! on. So it needs room for one step's runs only, what it has merged is in force at once, and accesses that come meanwhile are
@@ -14,13 +15,16 @@ use std::sync::atomic::Ordering;
 use kelvin_base::{KeyRange, Result};
 
 use crate::compact::Step;
-use crate::core::{Core, Fate, Work};
+use crate::core::{Core, Fate, Work, recency};
 use crate::limits::Limits;
 use crate::merge::Merged;
 use crate::record::{Record, physical_size};
 use crate::run::Sizes;
 use crate::threshold::Sampler;
 use crate::version::Version;
+
+/// Of what stable records leave free of the hot set one part in so many is kept filled with unstable ones.
+const KEPT_UNSTABLE: u64 = 2;
 
 /// What an eviction decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,9 +33,11 @@ struct Verdict {
     keep_score: f64,
     /// Records below this one are not hot.
     hot_score: f64,
+    /// Unstable records last accessed before leave.
+    keep_recency: f64,
     limits: Limits,
-    /// There is little room for unstable records.
-    is_pressed: bool,
+    /// Halves by which all counters are lowered, since there is little room for unstable records.
+    lowered_halves: u32,
 }
 
 impl Core {
@@ -56,7 +62,8 @@ impl Core {
         let before = self.version.load().tracker_sizes();
         let verdict = self.judge(work)?;
         work.now.turns = work.now.turns.saturating_add(1);
-        work.now.pressed = work.now.pressed.saturating_add(u32::from(verdict.is_pressed));
+        work.now.lowered_halves = work.now.lowered_halves.saturating_add(verdict.lowered_halves);
+        work.evicted_at_bytes = work.accessed_bytes;
         let (hot_score, limits, now) = (verdict.hot_score, verdict.limits, work.now);
         let next = Version { hot_score, limits, now, ..Version::clone(&self.version.load()) };
         self.install(work, next);
@@ -68,11 +75,12 @@ impl Core {
             let (epoch, now) = (self.epoch(work), work.now);
             let fate = |key: &[u8], record: &Record| {
                 let score = self.score(now, key, record);
-                if (tunes && !record.is_stable(epoch)) || score < verdict.keep_score {
-                    Fate::Drop
+                let leaves = if tunes && !record.is_stable(epoch) {
+                    recency(key, record) < verdict.keep_recency
                 } else {
-                    Fate::Keep { is_hot: score >= verdict.hot_score }
-                }
+                    score < verdict.keep_score
+                };
+                if leaves { Fate::Drop } else { Fate::Keep { is_hot: score >= verdict.hot_score } }
             };
             start = self.merge_step(work, &Step { into: deepest, begun, from: &from, last: None }, &fate)?;
         }
@@ -93,11 +101,14 @@ impl Core {
         let seed = self.options.seed.wrapping_add(u64::from(now.turns) << 32);
         let mut by_hotrap = Sampler::new(all.hotrap_bytes, seed);
         let mut by_physical = Sampler::new(all.physical_bytes, !seed);
-        let mut stable = Sizes::default();
+        let mut by_age = Sampler::new(all.hotrap_bytes, seed.rotate_left(1));
+        let (mut stable, mut unstable) = (Sizes::default(), Sizes::default());
         let runs = version.placed().cloned().collect();
         let mut merged = Merged::new(runs, KeyRange::ALL, self.options.scoring, true)?;
         while let Some((key, record)) = merged.next()? {
             if tunes && !record.is_stable(epoch) {
+                by_age.see(record.hotrap_size(key), recency(key, &record));
+                unstable.see(key, &record, false, false);
                 continue;
             }
             let score = self.score(now, key, &record);
@@ -124,8 +135,20 @@ impl Core {
         let physical_limit = if tunes { physical_kept } else { limits.physical_bytes.min(physical_kept) };
         let keep_score = by_physical.threshold(keep(stable.physical_bytes, physical_limit));
         let hot_score = by_hotrap.threshold(keep(stable.hotrap_bytes, hot_limit)).max(keep_score);
-        let is_pressed = tunes && self.options.bounds.is_pressed(&limits, stable.hotrap_bytes);
-        Ok(Verdict { keep_score, hot_score, limits, is_pressed })
+        // A new key does not reach the scores of what is stable: were those to say what is hot, it could not show that it is.
+        let (keep_score, hot_score) = if tunes { (hot_score, f64::MIN) } else { (keep_score, hot_score) };
+        let room_bytes = free(limits.hot_bytes).saturating_sub(stable.hotrap_bytes);
+        let physical_room_bytes =
+            physical_limit.min(free(limits.physical_bytes)).saturating_sub(stable.physical_bytes);
+        let room_bytes = room_bytes.min(unstable.in_hotrap_bytes(physical_room_bytes));
+        let keep_recency = by_age.threshold(room_bytes / KEPT_UNSTABLE);
+        let since_bytes = work.accessed_bytes.saturating_sub(work.evicted_at_bytes);
+        let lowered_halves = if tunes {
+            self.options.bounds.lowered_halves(&limits, stable.hotrap_bytes, since_bytes)
+        } else {
+            0
+        };
+        Ok(Verdict { keep_score, hot_score, keep_recency, limits, lowered_halves })
     }
 
     /// What RALT may be in the end, whatever the workload: its share of the fast disk, and no more than what pins `pinned_bytes`

@@ -5,6 +5,9 @@
 
 use crate::score::Now;
 
+/// An eviction follows the one before soon if less than such a part of `R` was accessed between.
+const SOON: u64 = 4;
+
 /// The bounds that follow from the fast disk's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -28,17 +31,23 @@ impl Bounds {
         Self { hot_bytes_min: fast_bytes / 20, hot_bytes_max, round_bytes: fast_bytes, unstable_bytes_max }
     }
 
-    /// How many times counters have been lowered by one after `accessed_bytes`: once for each `R`, and by a half by each eviction that found too
-    /// little room for unstable records. When a hotspot moves, these follow each other quickly, and those of before need not wait for `R`.
+    /// How many times counters have been lowered by one after `accessed_bytes`: once for each `R`, and by what evictions have lowered them.
     #[must_use]
     pub(crate) fn epoch(&self, accessed_bytes: u64, now: Now) -> u32 {
-        let halves = (accessed_bytes / (self.round_bytes / 2).max(1)).saturating_add(u64::from(now.pressed));
-        u32::try_from(halves / 2).unwrap_or(u32::MAX)
+        let halves = accessed_bytes / (self.round_bytes / 2).max(1);
+        u32::try_from(halves.saturating_add(u64::from(now.lowered_halves)) / 2).unwrap_or(u32::MAX)
     }
 
-    /// True if `limits` leave less than half of `D_hs` beside stable records of `stable_bytes`.
-    pub(crate) const fn is_pressed(&self, limits: &Limits, stable_bytes: u64) -> bool {
-        limits.hot_bytes.saturating_sub(stable_bytes) < self.unstable_bytes_max / 2
+    /// By how many halves an eviction lowers all counters `since_bytes` were accessed after the one before: by one where `limits` leave less than half of `D_hs` beside
+    /// stable records of `stable_bytes`, by two if it follows soon. When a hotspot moves, these follow each other quickly, and those of before need
+    /// not wait for `R`.
+    pub(crate) const fn lowered_halves(&self, limits: &Limits, stable_bytes: u64, since_bytes: u64) -> u32 {
+        let is_pressed = limits.hot_bytes.saturating_sub(stable_bytes) < self.unstable_bytes_max / 2;
+        match (is_pressed, since_bytes < self.round_bytes / SOON) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 2,
+        }
     }
 
     /// The same where hot records can have no more than `bytes`, and half of that may be unstable: five times the paper's `D_hs`, so

@@ -66,6 +66,12 @@ impl Sizes {
             self.hot_bytes += record.hotrap_size(key);
         }
     }
+
+    /// HotRAP size of as many such records as have this physical size.
+    pub fn in_hotrap_bytes(&self, physical_bytes: u64) -> u64 {
+        let bytes = u128::from(physical_bytes) * u128::from(self.hotrap_bytes);
+        u64::try_from(bytes / u128::from(self.physical_bytes.max(1))).unwrap_or(u64::MAX)
+    }
 }
 
 /// Where runs lie and how they are made.

@@ -31,8 +31,8 @@ pub struct Now {
     pub accesses: u64,
     /// Evictions that have been made.
     pub turns: u32,
-    /// Of these, those that found too little room for what is not stable yet: each lowers counters by a half.
-    pub pressed: u32,
+    /// Halves by which evictions that found too little room for what is not stable yet have lowered all counters.
+    pub lowered_halves: u32,
 }
 
 /// What a record remembers of a key's accesses.
@@ -106,7 +106,7 @@ mod tests {
     const SMOOTH: Scoring = Scoring::Exponential { alpha: 0.5 };
 
     fn at(slice: u32) -> Now {
-        Now { slice, accesses: u64::from(slice) * 10, turns: slice, pressed: 0 }
+        Now { slice, accesses: u64::from(slice) * 10, turns: slice, lowered_halves: 0 }
     }
 
     fn accessed(scoring: Scoring, slices: &[u32]) -> Stamp {

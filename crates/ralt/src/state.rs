@@ -77,14 +77,14 @@ fn encode(options: &Options, work: &Work, version: &Version) -> Vec<u8> {
     out.push(code);
     out.extend_from_slice(&parameter.to_le_bytes());
     out.extend_from_slice(&version.hot_score.to_bits().to_le_bytes());
-    let Now { slice, accesses, turns, pressed } = work.now;
+    let Now { slice, accesses, turns, lowered_halves } = work.now;
     let limits = version.limits;
     for number in [
         work.accessed_bytes,
         u64::from(slice),
         accesses,
         u64::from(turns),
-        u64::from(pressed),
+        u64::from(lowered_halves),
         limits.hot_bytes,
         limits.physical_bytes,
         work.next_number,
@@ -180,15 +180,16 @@ fn decode_rest(input: &mut &[u8]) -> Option<State> {
     for number in &mut numbers {
         *number = get_varint(input)?;
     }
-    let [accessed_bytes, slice, accesses, turns, pressed, hot_bytes, physical_bytes, next_number] = numbers;
+    let [accessed_bytes, slice, accesses, turns, lowered_halves, hot_bytes, physical_bytes, next_number] =
+        numbers;
     let mut levels: [Vec<Named>; LEVELS] = Default::default();
     for level in &mut levels {
         for _ in 0..get_varint(input)? {
             level.push((get_varint(input)?, get_varint(input)?, get_bytes(input)?.to_vec()));
         }
     }
-    let [slice, turns, pressed] = [slice, turns, pressed].map(u32::try_from);
-    let now = Now { slice: slice.ok()?, accesses, turns: turns.ok()?, pressed: pressed.ok()? };
+    let [slice, turns, lowered_halves] = [slice, turns, lowered_halves].map(u32::try_from);
+    let now = Now { slice: slice.ok()?, accesses, turns: turns.ok()?, lowered_halves: lowered_halves.ok()? };
     let limits = Limits { hot_bytes, physical_bytes };
     let is_sound =
         input.is_empty() && !hot_score.is_nan() && numbers.iter().all(|&number| number <= NUMBER_MAX);
@@ -264,6 +265,7 @@ pub fn restore(options: &Options, shelf: &Shelf) -> Restored {
         accessed_bytes: 0,
         now: Now::default(),
         next_number: 0,
+        evicted_at_bytes: 0,
         compacted_to: Default::default(),
         counted_to: None,
     };
@@ -328,6 +330,7 @@ mod tests {
             accessed_bytes: 5,
             now: Now::default(),
             next_number: 3,
+            evicted_at_bytes: 0,
             compacted_to: Default::default(),
             counted_to: None,
         };

@@ -19,6 +19,33 @@ fn a_hotspot_that_leaves_little_room_gives_way_soon_when_another_comes() {
 }
 
 #[test]
+fn one_that_leaves_next_to_none_gives_way_as_soon() {
+    // Stable records fill more than nine tenths of what may be hot as soon as some of the new ones are.
+    let bounds = Bounds { unstable_bytes_max: 700_000, ..Bounds::of_fast(2_000_000) };
+    let ralt = Ralt::open(env(&memory()), Options { bounds, ..small(2_000_000) });
+    let hot = |numbers: Range<u64>| numbers.filter(|&number| ralt.is_hot(&key(number))).count();
+    drive(&ralt, 40_000, hotspot(1, 3_000, 1_250));
+    assert!(hot(3_000..4_250) > 1_150, "{} stay hot", hot(3_000..4_250));
+    drive(&ralt, 6_000, hotspot(2, 15_000, 1_250));
+    assert!(hot(3_000..4_250) < 300, "{} of before are still hot", hot(3_000..4_250));
+    assert!(hot(15_000..16_250) > 1_000, "{} of now are hot", hot(15_000..16_250));
+}
+
+#[test]
+fn an_eviction_keeps_what_was_read_of_late_as_long_as_there_is_room() {
+    let bounds = Bounds { unstable_bytes_max: 700_000, ..Bounds::of_fast(2_000_000) };
+    let ralt = Ralt::open(env(&memory()), Options { bounds, ..small(2_000_000) });
+    let mut keys = 0..800;
+    drive(&ralt, 800, || keys.next().unwrap());
+    assert_eq!(ralt.stats().evictions, 0);
+    ralt.0.evict(&mut ralt.0.work.lock()).unwrap();
+    let known = |numbers: Range<u64>| numbers.filter(|&number| ralt.is_hot(&key(number))).count();
+    // Nothing is stable, and half of nine tenths of 700 kB is for what was read last.
+    let [first, last] = [known(0..400), known(600..800)];
+    assert!(first < 40 && last > 190, "{first} of the first 400, {last} of the last 200");
+}
+
+#[test]
 fn a_limit_that_is_fixed_holds_for_what_was_kept_under_another() {
     let storage = memory();
     let ralt = Ralt::open(env(&storage), small(2_000_000));
