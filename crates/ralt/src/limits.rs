@@ -107,6 +107,18 @@ mod tests {
     }
 
     #[test]
+    fn an_eviction_lowers_counters_where_little_room_is_left_and_more_if_it_follows_soon() {
+        let bounds = Bounds::of_fast(1000 * MIB);
+        let halves = |stable: u64, since: u64| {
+            let limits = Limits::for_stable(stable * MIB, MIB, &bounds);
+            bounds.lowered_halves(&limits, stable * MIB, since * MIB)
+        };
+        // `D_hs` is 70 MiB of at most 700, and `R` 1,000.
+        assert_eq!([300, 665, 666, 700].map(|stable| halves(stable, 250)), [0, 0, 1, 1]);
+        assert_eq!([300, 665, 666, 700].map(|stable| halves(stable, 249)), [0, 0, 2, 2]);
+    }
+
+    #[test]
     fn the_physical_limit_keeps_the_ratio_of_the_stable_records() {
         let bounds = Bounds::of_fast(1000 * MIB);
         let limits = Limits::for_stable(200 * MIB, 10 * MIB, &bounds);

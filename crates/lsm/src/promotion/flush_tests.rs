@@ -57,6 +57,16 @@ fn open(world: &World) -> Db {
     db
 }
 
+/// Every record on the slow tier, read twice, and in a run of the hot level.
+fn with_runs(world: &World) -> Db {
+    let db = open(world);
+    (0..RECORDS).for_each(|number| {
+        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
+        world.settle();
+    });
+    db
+}
+
 fn assert_value(db: &Db, number: usize, wanted: Option<&str>) {
     let wanted = wanted.map(|round| value(number, round));
     assert_eq!(db.get(&key(number)).unwrap().as_deref(), wanted.as_deref(), "key {number}");
@@ -260,11 +270,7 @@ fn a_run_that_is_damaged_or_cannot_be_read_costs_speed_and_nothing_else() {
 #[test]
 fn a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended() {
     let world = World::new();
-    let db = open(&world);
-    (0..RECORDS).for_each(|number| {
-        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
-        world.settle();
-    });
+    let db = with_runs(&world);
     let keyspace = Arc::clone(&db.state);
     let (engine, before) = (&db.engine, copies(&db));
     let runs = || {
@@ -306,11 +312,7 @@ fn a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended() {
 #[test]
 fn what_a_merge_has_read_is_on_its_way_out_when_it_is_asked_whether_copies_must_give_way() {
     let world = World::new();
-    let db = open(&world);
-    (0..RECORDS).for_each(|number| {
-        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
-        world.settle();
-    });
+    let db = with_runs(&world);
     let (engine, before) = (&db.engine, copies(&db));
     let rest = {
         let mut work = engine.work.lock();
