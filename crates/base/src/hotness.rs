@@ -25,6 +25,12 @@ impl<'a> KeyRange<'a> {
         Self { start, end: Bound::Included(last) }
     }
 
+    /// From `lower` to before `upper`; `None` is unbounded.
+    #[must_use]
+    pub fn half_open(lower: Option<&'a [u8]>, upper: Option<&'a [u8]>) -> Self {
+        Self { start: lower.unwrap_or_default(), end: upper.map_or(Bound::Unbounded, Bound::Excluded) }
+    }
+
     /// True if `key` lies behind it.
     #[must_use]
     pub fn ends_before(&self, key: &[u8]) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use kelvin_base::{Result, Sequence, Tier};
+use kelvin_base::{KeyRange, Result, Sequence, Tier};
 use kelvin_table::{Fragments, ScanOptions};
 
 use crate::db::Keyspace;
@@ -234,7 +234,7 @@ fn sources(view: &View, ahead: &Ahead, sight: &Sight) -> Vec<Source> {
     let (lower, upper) = (sight.lower.as_deref(), sight.upper.as_deref());
     let mut sources: Vec<Source> =
         view.memtables().filter(|mem| !mem.is_empty()).map(|mem| Source::Mem(mem.iter())).collect();
-    for file in view.version.overlapping(0, lower, upper) {
+    for file in view.version.overlapping(0, KeyRange::half_open(lower, upper)) {
         let scan = ahead.scan(file.meta.size_bytes);
         sources.push(Source::Level(LevelIter::of_files(vec![Arc::clone(file)], scan)));
     }

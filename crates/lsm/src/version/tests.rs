@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use kelvin_base::sync::Mutex;
-use kelvin_base::{Error, ErrorKind, Result, Tier};
+use kelvin_base::{Error, ErrorKind, KeyRange, Result, Tier};
 use kelvin_storage::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
 use kelvin_table::Table;
 
@@ -515,8 +515,11 @@ fn the_candidate_of_a_key_is_the_table_whose_range_holds_it() {
         let expected =
             [None, Some(1), Some(1), Some(1), None, None, Some(2), Some(2), Some(3), None, Some(4), None];
         assert_eq!(keys.map(at), expected, "prefix {prefix:?}");
-        let met = version.overlapping(4, Some(key("d").as_bytes()), Some(key("h").as_bytes()));
+        let met =
+            version.overlapping(4, KeyRange::half_open(Some(key("d").as_bytes()), Some(key("h").as_bytes())));
         assert_eq!(met.iter().map(|file| file.meta.number).collect::<Vec<_>>(), [1, 2]);
+        let met = version.overlapping(4, KeyRange::closed(key("da").as_bytes(), key("h").as_bytes()));
+        assert_eq!(met.iter().map(|file| file.meta.number).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(version.candidate(5, b"b").map(|file| file.meta.number), None);
     }
 }

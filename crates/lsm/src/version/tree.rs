@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use kelvin_base::{Error, Result, Tier};
+use kelvin_base::{Error, KeyRange, Result, Tier};
 use kelvin_table::Fragments;
 
 use super::edit::Edit;
@@ -105,24 +105,17 @@ impl Version {
         self.levels.get(level)?.candidate(user_key)
     }
 
-    /// Tables of `level` that meet `[lower, upper)`, in the level's order; `None` is unbounded.
+    /// Tables of `level` that meet `range`, in the level's order.
     #[must_use]
-    pub fn overlapping(
-        &self,
-        level: usize,
-        lower: Option<&[u8]>,
-        upper: Option<&[u8]>,
-    ) -> Vec<&Arc<TableFile>> {
+    pub fn overlapping(&self, level: usize, range: KeyRange<'_>) -> Vec<&Arc<TableFile>> {
         let Some(tables) = self.levels.get(level) else { return Vec::new() };
+        let begins_inside = |file: &&Arc<TableFile>| !range.ends_before(&file.meta.smallest);
         if level == 0 {
-            return tables.tables.iter().filter(|file| file.meta.meets(lower, upper)).collect();
+            let meets = |file: &&Arc<TableFile>| file.meta.reaches(range.start) && begins_inside(file);
+            return tables.tables.iter().filter(meets).collect();
         }
-        let from = lower.map_or(0, |lower| tables.first_reaching(lower));
-        let after = tables.tables.get(from..).unwrap_or_default();
-        after
-            .iter()
-            .take_while(|file| upper.is_none_or(|upper| file.meta.smallest.as_ref() < upper))
-            .collect()
+        let after = tables.tables.get(tables.first_reaching(range.start)..).unwrap_or_default();
+        after.iter().take_while(begins_inside).collect()
     }
 
     /// Whether a table of `level` (1 or deeper) meets `[lower, upper)`; `None` is unbounded.

@@ -1,9 +1,10 @@
 //! From chosen tables to a whole plan: what overlaps at the output level, what lies below, what it needs.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::{Tier, seeded_bug};
+use kelvin_base::{KeyRange, Tier, seeded_bug};
 
 use super::{PickInput, Plan, Reason};
 use crate::version::{FIRST_SLOW, LEVELS, LEVELS_FAST, TableFile, TableMeta, Version, is_hot_run};
@@ -61,13 +62,13 @@ pub(super) fn meeting<'a>(
     level: usize,
     range: &(Bytes, Bytes, bool),
 ) -> Vec<&'a Arc<TableFile>> {
-    let (smallest, largest, exclusive) = range;
-    let mut found = version.overlapping(level, Some(smallest), None);
-    let inside = |meta: &TableMeta| {
-        if *exclusive { meta.smallest < *largest } else { meta.smallest <= *largest }
-    };
-    found.retain(|file| inside(&file.meta));
-    found
+    version.overlapping(level, key_range(range))
+}
+
+/// `range`, whose end may be exclusive.
+pub(super) fn key_range((smallest, largest, exclusive): &(Bytes, Bytes, bool)) -> KeyRange<'_> {
+    let end = if *exclusive { Bound::Excluded(&largest[..]) } else { Bound::Included(&largest[..]) };
+    KeyRange { start: smallest, end }
 }
 
 /// What a choice that goes from the fast levels to the slow ones keeps and evicts: the level that what is hot stays in, if it

@@ -4,12 +4,11 @@
 //! cleaning. The first plan that meets nothing running and fits in the free space is taken; if none within the fast
 //! tier fits, or writers wait for room, a boundary compaction makes some.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use kelvin_base::{HotTracker, KeyRange, Tier};
 
-use super::build::{Choice, Keeps, build, hull, meeting, mostly_expired, tier_of};
+use super::build::{Choice, Keeps, build, hull, key_range, meeting, mostly_expired, tier_of};
 use super::hot::{cool, give_up_least, has_few_runs_free, tend};
 use super::{PickInput, Plan, Reason, Targets, shares, targets};
 use crate::hotness::of_keyspace::OfKeyspace;
@@ -273,9 +272,7 @@ fn ranked(input: &PickInput<'_>, version: &Version, (level, output_level): (usiz
         let below = meeting(version, output_level, &range);
         let overlap_bytes: u64 = below.iter().map(|file| file.meta.size_bytes).sum();
         let size_bytes: u64 = tables.iter().map(|file| file.meta.size_bytes).sum();
-        let (start, last) = (range.0.as_ref(), range.1.as_ref());
-        let end = if range.2 { Bound::Excluded(last) } else { Bound::Included(last) };
-        let hot_bytes = tracker.map_or(0, |tracker| tracker.hot_size(KeyRange { start, end }));
+        let hot_bytes = tracker.map_or(0, |tracker| tracker.hot_size(key_range(&range)));
         let hot_bytes = scaled(hot_bytes, of_hot).min(size_bytes);
         let benefit_bytes = size_bytes - hot_bytes;
         let keeps = match tables.iter().map(|file| file.times_kept()).max() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kelvin_base::Tier;
+use kelvin_base::{KeyRange, Tier};
 
 use super::build::{Choice, Keeps, build, hull, mostly_expired};
 use super::choose::{allowed, fits, lies_below, make_room, output_of_level_zero, with_older};
@@ -35,7 +35,7 @@ pub fn pick_range(
         return RangePick::Done;
     };
     let version = &input.versions[index];
-    let tables = version.overlapping(level, range.0, range.1);
+    let tables = version.overlapping(level, KeyRange::half_open(range.0, range.1));
     if tables.is_empty() || is_hot_run(level) {
         return RangePick::Done;
     }
