@@ -80,6 +80,8 @@ pub struct Report {
     pub peaks: Peaks,
     /// Disk space on the slow tier at the end, bytes.
     pub slow_used_bytes: u64,
+    /// The file system of the fast tier gives blocks of removed files back to its disk at once: reads and writes wait for that.
+    pub fast_discards: bool,
     /// The load phase, unless a store was reused.
     pub load: Option<LoadFigures>,
     /// The timeline of the run phase.
@@ -151,6 +153,7 @@ impl Report {
             more: run.more,
             peaks,
             slow_used_bytes,
+            fast_discards: false,
             load,
             trace: None,
         }
@@ -252,6 +255,7 @@ impl Report {
             "cpu_us_per_op_last10": self.last10.cpu_us_per_op,
             "fast_used_bytes_max": self.peaks.fast_bytes,
             "slow_used_bytes": self.slow_used_bytes,
+            "fast_discards": self.fast_discards,
             "slow_used_bytes_max": self.peaks.slow_bytes,
             "rss_peak_bytes": self.peaks.rss_bytes,
             "rss_over_limit_bytes": self.rss_over_limit_bytes(),
@@ -267,6 +271,17 @@ impl Report {
     pub fn rss_over_limit_bytes(&self) -> u64 {
         let memory = self.options.memory;
         self.peaks.rss_bytes.saturating_sub(memory + memory / 10)
+    }
+
+    fn disk_lines(&self) -> Vec<(String, String)> {
+        let [fast, slow] = [self.peaks.fast_bytes, self.slow_used_bytes].map(size);
+        let mut lines = vec![("disk".into(), format!("fast {fast} at most, slow {slow}"))];
+        if self.fast_discards {
+            let delays = "on many disks each removed file delays what is read and written meanwhile";
+            lines
+                .push(("file system".into(), format!("the fast tier's is mounted with `discard`: {delays}")));
+        }
+        lines
     }
 
     /// The report for people: one figure a line.
@@ -321,9 +336,7 @@ impl Report {
             .filter_map(|(name, bytes)| Some(format!("{} {}", name.replace('_', " "), size(bytes?))))
             .collect();
         lines.push(("bytes".into(), moved.join(", ")));
-        let used =
-            format!("fast {} at most, slow {}", size(self.peaks.fast_bytes), size(self.slow_used_bytes));
-        lines.push(("disk".into(), used));
+        lines.extend(self.disk_lines());
         let over = match self.rss_over_limit_bytes() {
             0 => String::new(),
             bytes => format!(", {} more than a tenth over the limit", size(bytes)),
@@ -422,6 +435,14 @@ mod tests {
     use crate::options::System;
 
     #[test]
+    fn a_disk_that_waits_for_removed_files_is_told_of() {
+        let options = BenchOptions::new(System::FastOnly, "x");
+        let report = Report::new(&options, PhaseResult::default(), None, Peaks::default(), 0);
+        assert!(!report.table().contains("discard"));
+        assert!(Report { fast_discards: true, ..report }.table().contains("mounted with `discard`"));
+    }
+
+    #[test]
     fn keys_are_those_agreed() {
         let options = BenchOptions::new(System::FastOnly, "x");
         let run = PhaseResult {
@@ -435,7 +456,7 @@ mod tests {
         let json = Report::new(&options, run, None, Peaks::default(), 0).to_json();
         for key in "system workload keys records ops seconds ops_per_s ops_per_s_last10 fast_hit_rate \
              fast_hit_rate_last10 best_possible_hit_rate best_learnt_hit_rate latency_us cpu_us_per_op cpu_us_per_op_last10 bytes \
-             fast_used_bytes_max slow_used_bytes rss_peak_bytes rss_over_limit_bytes ops_to_90_percent seconds_to_90_percent time_series \
+             fast_used_bytes_max slow_used_bytes fast_discards rss_peak_bytes rss_over_limit_bytes ops_to_90_percent seconds_to_90_percent time_series \
              retention hotness_check promotion_by_compaction promotion_by_flush scan_accesses"
             .split_whitespace()
         {

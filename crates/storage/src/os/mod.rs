@@ -7,10 +7,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "this module is where files are reached")]
 
+mod mount;
 #[cfg(target_os = "linux")]
 mod ring;
 mod transfer;
 mod write;
+
+pub use mount::discards;
 
 use std::fs::{self, File};
 use std::io;

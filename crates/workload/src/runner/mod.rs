@@ -137,7 +137,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn Progress) -> Result<Report
         make_dirs(options)?;
     }
     let subject = crate::systems::open(options)?;
-    run_on(options, &*subject, &kelvin_base::SystemClock::new(), progress)
+    let report = run_on(options, &*subject, &kelvin_base::SystemClock::new(), progress)?;
+    Ok(Report { fast_discards: kelvin_storage::os::discards(&options.fast_dir()), ..report })
 }
 
 /// Makes the directories of the store anew.
