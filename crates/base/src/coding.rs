@@ -19,8 +19,25 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Reads a varint.
+#[inline]
 #[must_use]
 pub fn get_varint(input: &mut &[u8]) -> Option<u64> {
+    match *input {
+        // Most are of one byte or two.
+        [byte, rest @ ..] if byte & 0x80 == 0 => {
+            *input = rest;
+            Some(u64::from(*byte))
+        }
+        [low, high, rest @ ..] if high & 0x80 == 0 => {
+            *input = rest;
+            Some(u64::from(low & 0x7f) | u64::from(*high) << 7)
+        }
+        _ => get_long_varint(input),
+    }
+}
+
+/// Reads a varint byte by byte.
+fn get_long_varint(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for (index, &byte) in input.iter().enumerate().take(10) {
         let part = u64::from(byte & 0x7f);
@@ -37,6 +54,7 @@ pub fn get_varint(input: &mut &[u8]) -> Option<u64> {
 }
 
 /// Reads bytes behind their length.
+#[inline]
 #[must_use]
 pub fn get_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::try_from(get_varint(input)?).ok()?;

@@ -15,7 +15,7 @@ use kelvin_lsm::version::{Edit, StoreId, TableMeta, current_line};
 use kelvin_lsm::wal::WalWriter;
 use kelvin_lsm::wal::format::log_name;
 use kelvin_lsm::wal::writer::WalOptions;
-use kelvin_table::block::BlockBuilder;
+use kelvin_table::block::{BlockBuilder, common_len};
 use kelvin_table::{Compression, Properties, TableOptions, TableWriter, fuzz};
 
 use crate::log::FIRST_LOG;
@@ -226,8 +226,12 @@ fn table(compression: Compression, entries: u32, tombstones: bool) -> Vec<u8> {
 
 fn block() -> Vec<u8> {
     let mut builder = BlockBuilder::new(4);
+    let mut before = String::new();
     for number in 0..12_u64 {
-        builder.add(format!("key{number:04}").as_bytes(), trailer(number + 1, Kind::Value as u8), b"value");
+        let key = format!("key{number:04}");
+        let alike = common_len(before.as_bytes(), key.as_bytes());
+        builder.add(key.as_bytes(), alike, trailer(number + 1, Kind::Value as u8), b"value");
+        before = key;
     }
     builder.finish().clone()
 }

@@ -49,13 +49,12 @@ impl Accesses {
     }
 }
 
-/// An access among those that were taken together, for sorting: the first bytes of its key that not all keys have alike, and where it begins
-/// if all lie one behind the other.
+/// An access among those that were taken together, for sorting: the first bytes of its key that not all keys have alike, and where it lies.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Keys that differ here are in this order; of keys that do not, nothing is known.
     pub prefix: u32,
-    /// Of two accesses the one noted later by a thread lies behind.
+    /// The number of what it was taken with, and where it begins in that. Of two accesses the one noted later by a thread lies behind.
     pub offset: u32,
 }
 
@@ -63,22 +62,15 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Taken {
     all: Vec<Accesses>,
-    /// Where each of them begins if they lie one behind the other.
-    begins: Vec<u32>,
+    /// In an offset these lowest bits are where an access begins.
+    offset_bits: u32,
 }
 
 impl Taken {
     fn new(mut all: Vec<Accesses>) -> Self {
         all.retain(|accesses| accesses.count > 0);
-        let mut end: usize = 0;
-        // The buffer takes far less than can be counted here.
-        let begin = |accesses: &Accesses| {
-            let begin = u32::try_from(end).unwrap_or(u32::MAX);
-            end += accesses.bytes.len();
-            begin
-        };
-        let begins = all.iter().map(begin).collect();
-        Self { all, begins }
+        let longest = all.iter().map(|accesses| accesses.bytes.len()).max().unwrap_or(0);
+        Self { all, offset_bits: longest.max(1).ilog2() + 1 }
     }
 
     /// How many accesses there are.
@@ -99,23 +91,24 @@ impl Taken {
             first[..alike].iter().zip(key).take_while(|(a, b)| a == b).count()
         });
         let mut places = Vec::with_capacity(self.count());
-        for (accesses, &begin) in self.all.iter().zip(&self.begins) {
+        for (number, accesses) in self.all.iter().enumerate() {
             let place = |(at, key, _): (usize, &[u8], u32)| {
                 let mut prefix = [0; 4];
                 prefix.iter_mut().zip(&key[alike..]).for_each(|(to, from)| *to = *from);
-                let offset = begin.checked_add(u32::try_from(at).ok()?)?;
-                Some(Place { prefix: u32::from_be_bytes(prefix), offset })
+                // The buffer takes far less than can be counted here.
+                let offset = u32::try_from(number << self.offset_bits | at).unwrap_or(u32::MAX);
+                Place { prefix: u32::from_be_bytes(prefix), offset }
             };
-            places.extend(accesses.each().filter_map(place));
+            places.extend(accesses.each().map(place));
         }
         places
     }
 
     /// The access at `place`: key and length of the value.
     pub fn at(&self, place: Place) -> Option<(&[u8], u32)> {
-        let which = self.begins.partition_point(|&begin| begin <= place.offset).checked_sub(1)?;
-        let at = usize::try_from(place.offset - self.begins[which]).ok()?;
-        next_of(&mut self.all[which].bytes.get(at..)?)
+        let offset = usize::try_from(place.offset).ok()?;
+        let (number, at) = (offset >> self.offset_bits, offset & ((1 << self.offset_bits) - 1));
+        next_of(&mut self.all.get(number)?.bytes.get(at..)?)
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kelvin_base::{KeyRange, Result};
+use kelvin_base::{KeyRange, Result, hash64};
 
 use crate::core::{Core, Fate, Work};
 use crate::record::Record;
@@ -56,7 +56,7 @@ impl Core {
         let now = work.now;
         let fate =
             |key: &[u8], record: &Record| Fate::Keep { is_hot: self.is_hot(&version, now, key, record) };
-        let knows = |key: &[u8]| is_hot_in(&version.levels[level + 2..], key);
+        let knows = |key: &[u8]| is_hot_in(&version.levels[level + 2..], key, || hash64(key));
         let runs = self.rewrite(work, &knows, inputs, KeyRange::ALL, fate)?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         work.compacted_to[level] = taken.run.last().to_vec();
@@ -126,7 +126,7 @@ impl Core {
         let levels = &version.levels[..=into];
         let met = levels.iter().flatten().filter(|placed| placed.meets(range));
         let inputs = met.filter(|placed| placed.run.number() <= begun).cloned().collect();
-        let knows = |key: &[u8]| is_hot_in(&version.levels[into + 1..], key);
+        let knows = |key: &[u8]| is_hot_in(&version.levels[into + 1..], key, || hash64(key));
         let (runs, stopped) =
             self.rewrite_some(work, &knows, inputs, range, self.options.written_in_step(), fate)?;
         let end = stopped.or(end);

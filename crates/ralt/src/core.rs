@@ -92,7 +92,8 @@ impl Core {
 
     /// Whether a record is hot for `version`.
     pub fn is_hot(&self, version: &Version, now: Now, key: &[u8], record: &Record) -> bool {
-        self.score(now, key, record) >= version.hot_score
+        // With auto-tuning whatever is kept is.
+        version.hot_score == f64::MIN || self.score(now, key, record) >= version.hot_score
     }
 
     /// How hot a record is now. Where many were accessed alike, in the same slices, their keys put them in an order: an eviction

@@ -5,7 +5,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use kelvin_base::{KeyRange, Result};
+use kelvin_base::{KeyRange, Result, hash64};
 
 use crate::core::{Core, Fate, Work};
 use crate::record::Record;
@@ -70,7 +70,9 @@ impl Core {
             } else if !(range.contains(placed.first()) && range.contains(placed.run.last())) {
                 let older = if level == 0 { &version.levels[0][at + 1..] } else { &[] };
                 let knows = |key: &[u8]| {
-                    older.iter().any(|one| one.is_hot(key)) || is_hot_in(&version.levels[level + 1..], key)
+                    let hash = hash64(key);
+                    older.iter().any(|one| one.is_hot(key, hash))
+                        || is_hot_in(&version.levels[level + 1..], key, || hash)
                 };
                 let fate = |key: &[u8], record: &Record| {
                     let is_hot = self.is_hot(version, now, key, record);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_base::coding::{get_varint, put_varint};
-use kelvin_base::key::{append_internal, trailer};
-use kelvin_base::{Error, KeyRange, Kind, Result, hash64};
+use kelvin_base::key::trailer;
+use kelvin_base::{Error, KeyRange, Kind, Result};
 use kelvin_storage::{Create, IoMode, Storage};
 use kelvin_table::{ScanOptions, Table, TableIter, TableOptions, TableWriter};
 
@@ -109,7 +109,6 @@ pub struct RunWriter {
     writer: TableWriter,
     sizes: Sizes,
     sums: Vec<u64>,
-    key: Vec<u8>,
     stored: Vec<u8>,
 }
 
@@ -130,32 +129,17 @@ impl RunWriter {
         };
         let writer = TableWriter::new(file, &path, number, options);
         let (sizes, sums) = (Sizes::default(), Vec::new());
-        Ok(Self {
-            shelf: shelf.clone(),
-            number,
-            path,
-            writer,
-            sizes,
-            sums,
-            key: Vec::new(),
-            stored: Vec::new(),
-        })
+        Ok(Self { shelf: shelf.clone(), number, path, writer, sizes, sums, stored: Vec::new() })
     }
 
     /// Adds a record, behind the last one.
     ///
     /// # Errors
-    /// As [`TableWriter::add`].
+    /// As [`TableWriter::add_split`].
     pub fn add(&mut self, key: &[u8], record: &Record, is_hot: bool, is_known: bool) -> Result<()> {
-        self.key.clear();
-        append_internal(&mut self.key, key, TRAILER);
         self.stored.clear();
         record.encode(&mut self.stored);
-        if is_hot {
-            self.writer.add(&self.key, &self.stored)?;
-        } else {
-            self.writer.add_unfiltered(&self.key, &self.stored)?;
-        }
+        self.writer.add_split(key, TRAILER, &self.stored, is_hot)?;
         let block = usize::try_from(self.writer.data_block()).unwrap_or(usize::MAX);
         if self.sums.len() <= block {
             self.sums.push(self.sizes.hot_bytes);
@@ -303,13 +287,13 @@ impl Run {
         self.table.memory_bytes() + self.sums.len() * size_of::<u64>() + size_of::<Self>()
     }
 
-    /// True if `key` was hot when the run was written, and rarely if it was not.
-    pub fn is_hot(&self, key: &[u8]) -> bool {
+    /// True if `key`, of this hash, was hot when the run was written, and rarely if it was not.
+    pub fn is_hot(&self, key: &[u8], hash: u64) -> bool {
         // A filter of no key at all would answer for every key.
         self.sizes.hot_records > 0
+            && self.table.may_contain(hash)
             && self.first() <= key
             && key <= self.last()
-            && self.table.may_contain(hash64(key))
     }
 
     /// HotRAP size of the hot keys in `range`, without a read: of the blocks at its edges a half is taken.

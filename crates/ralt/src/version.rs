@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use kelvin_base::KeyRange;
 use kelvin_base::events::TrackerSizes;
+use kelvin_base::{KeyRange, hash64};
 use kelvin_storage::ALIGNMENT;
 
 use crate::limits::Limits;
@@ -52,9 +52,9 @@ impl Placed {
         if self.from.is_none() { self.run.sizes().hot_bytes } else { self.hot_size(KeyRange::ALL) }
     }
 
-    /// True if `key` is hot in it, and rarely if it is not.
-    pub fn is_hot(&self, key: &[u8]) -> bool {
-        self.first() <= key && self.run.is_hot(key)
+    /// True if `key`, of this hash, is hot in it, and rarely if it is not.
+    pub fn is_hot(&self, key: &[u8], hash: u64) -> bool {
+        self.run.is_hot(key, hash) && self.from.as_ref().is_none_or(|from| &**from <= key)
     }
 
     fn hot_size(&self, range: KeyRange<'_>) -> u64 {
@@ -63,11 +63,11 @@ impl Placed {
     }
 }
 
-/// True if a run of the sorted `levels` has `key` as hot.
-pub fn is_hot_in(levels: &[Vec<Placed>], key: &[u8]) -> bool {
+/// True if a run of the sorted `levels` has `key`, of this hash, as hot.
+pub fn is_hot_in(levels: &[Vec<Placed>], key: &[u8], hash: impl Fn() -> u64) -> bool {
     levels.iter().any(|level| {
         let at = level.partition_point(|placed| placed.run.last() < key);
-        level.get(at).is_some_and(|placed| placed.is_hot(key))
+        level.get(at).is_some_and(|placed| placed.is_hot(key, hash()))
     })
 }
 
@@ -87,8 +87,8 @@ pub struct Version {
 impl Version {
     /// True if `key` is hot, and rarely if it is not: nobody looks twice (paper §3.2).
     pub fn is_hot(&self, key: &[u8]) -> bool {
-        let [newest, sorted @ ..] = &self.levels;
-        newest.iter().any(|placed| placed.is_hot(key)) || is_hot_in(sorted, key)
+        let ([newest, sorted @ ..], hash) = (&self.levels, hash64(key));
+        newest.iter().any(|placed| placed.is_hot(key, hash)) || is_hot_in(sorted, key, || hash)
     }
 
     /// HotRAP size of the hot keys in `range`. A key of several runs counts in the deepest that has it as hot.

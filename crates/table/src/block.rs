@@ -46,7 +46,6 @@ pub struct BlockBuilder {
     interval: usize,
     since_restart: usize,
     restart_at: usize,
-    last_key: Vec<u8>,
     entries: usize,
 }
 
@@ -60,13 +59,12 @@ impl BlockBuilder {
             interval: interval.max(1),
             since_restart: 0,
             restart_at: 0,
-            last_key: Vec::new(),
             entries: 0,
         }
     }
 
-    /// Adds an entry behind the last one.
-    pub fn add(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) {
+    /// Adds an entry behind the last one, with whose user key its own has the first `alike` bytes in common.
+    pub fn add(&mut self, user_key: &[u8], alike: usize, trailer: u64, value: &[u8]) {
         let full = self.since_restart >= self.interval || self.out.len() - self.restart_at >= RESTART_BYTES;
         let shared = if self.entries == 0 || full {
             self.restarts.push(u32::try_from(self.out.len()).unwrap_or(u32::MAX));
@@ -74,7 +72,7 @@ impl BlockBuilder {
             self.since_restart = 0;
             0
         } else {
-            common_len(&self.last_key, user_key)
+            alike
         };
         put_varint(&mut self.out, shared as u64);
         put_varint(&mut self.out, (user_key.len() - shared) as u64);
@@ -82,8 +80,6 @@ impl BlockBuilder {
         self.out.extend_from_slice(&trailer.to_le_bytes());
         self.out.extend_from_slice(&user_key[shared..]);
         self.out.extend_from_slice(value);
-        self.last_key.truncate(shared);
-        self.last_key.extend_from_slice(&user_key[shared..]);
         self.since_restart += 1;
         self.entries += 1;
     }
@@ -98,12 +94,6 @@ impl BlockBuilder {
     #[must_use]
     pub const fn entries(&self) -> usize {
         self.entries
-    }
-
-    /// User key of the last entry.
-    #[must_use]
-    pub fn last_key(&self) -> &[u8] {
-        &self.last_key
     }
 
     /// Ends the block: its bytes, which the writer may take. [`Self::reuse`] before the next.
@@ -121,7 +111,6 @@ impl BlockBuilder {
         memory.clear();
         self.out = memory;
         self.restarts.clear();
-        self.last_key.clear();
         self.entries = 0;
         self.since_restart = 0;
         self.restart_at = 0;
@@ -380,8 +369,10 @@ mod tests {
 
     fn build(entries: &[(Vec<u8>, u64)], interval: usize) -> Vec<u8> {
         let mut builder = BlockBuilder::new(interval);
+        let mut before: &[u8] = &[];
         for (index, (key, trailer)) in entries.iter().enumerate() {
-            builder.add(key, *trailer, format!("value {index}").as_bytes());
+            builder.add(key, common_len(before, key), *trailer, format!("value {index}").as_bytes());
+            before = key;
         }
         std::mem::take(builder.finish())
     }

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use kelvin_base::coding::{put_bytes, put_varint};
 use kelvin_base::hash64;
-use kelvin_base::key::split_internal;
+use kelvin_base::key::{TRAILER_BYTES, split_internal};
 use kelvin_base::{Error, RangeTombstone, Result, SEQUENCE_MAX, seeded_bug};
 use kelvin_storage::WriteFile;
 
-use crate::block::BlockBuilder;
+use crate::block::{BlockBuilder, common_len};
 use crate::filter::Filter;
 use crate::format::{Compression, Footer, append_trailer};
 use crate::index::{IndexBuilder, separator};
@@ -96,16 +96,9 @@ impl TableWriter {
     /// # Errors
     /// `InvalidArgument` if it does not sort behind the last one or is of no known kind; else the file's.
     pub fn add(&mut self, internal_key: &[u8], stored: &[u8]) -> Result<()> {
-        self.add_entry(internal_key, stored, true)
-    }
-
-    /// As [`Self::add`], but the filter will not know the key: for a table whose filter tells some of its keys from the
-    /// others, and which is never asked for a key by [`crate::Table::get`].
-    ///
-    /// # Errors
-    /// As [`Self::add`].
-    pub fn add_unfiltered(&mut self, internal_key: &[u8], stored: &[u8]) -> Result<()> {
-        self.add_entry(internal_key, stored, false)
+        let (user_key, trailer) = split_internal(internal_key)
+            .ok_or_else(|| Error::invalid("an internal key is shorter than a trailer"))?;
+        self.add_split(user_key, trailer, stored, true)
     }
 
     /// Keeps `bytes` with the table's properties: what its owner wants to know of it. The last call counts.
@@ -119,26 +112,27 @@ impl TableWriter {
         self.properties.data_blocks
     }
 
-    fn add_entry(&mut self, internal_key: &[u8], stored: &[u8], in_filter: bool) -> Result<()> {
-        let (user_key, trailer) = split_internal(internal_key)
-            .ok_or_else(|| Error::invalid("an internal key is shorter than a trailer"))?;
-        let order = match self.first_key {
-            None => Ordering::Less,
-            Some(_) => self.last_key.as_slice().cmp(user_key).then(trailer.cmp(&self.last_trailer)),
-        };
-        if order != Ordering::Less {
+    /// As [`Self::add`], of a key in its parts. The filter will know it if `in_filter`: a table whose filter tells some of its keys from the
+    /// others is never asked for a key by [`crate::Table::get`].
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn add_split(&mut self, user_key: &[u8], trailer: u64, stored: &[u8], in_filter: bool) -> Result<()> {
+        let first = self.first_key.is_none();
+        let alike = common_len(&self.last_key, user_key);
+        let by_key = self.last_key.get(alike).cmp(&user_key.get(alike));
+        if !first && by_key.then(trailer.cmp(&self.last_trailer)) != Ordering::Less {
             return Err(Error::invalid("entries of a table must come in order").file(&self.path));
         }
         self.properties
             .see(user_key, trailer, stored)
             .map_err(|what| Error::invalid(what).file(&self.path))?;
         // A block ends before it passes its size, so that it takes no more sectors to read than it must.
-        let entry_bytes = internal_key.len() + stored.len() + ENTRY_FRAMING_BYTES;
+        let entry_bytes = user_key.len() + TRAILER_BYTES + stored.len() + ENTRY_FRAMING_BYTES;
         if self.block.entries() > 0 && self.block.size_bytes() + entry_bytes > self.options.block_size_bytes {
             self.cut_block()?;
         }
-        let first = self.first_key.is_none();
-        let new_user_key = first || user_key != self.last_key;
+        let new_user_key = first || by_key != Ordering::Equal;
         if first {
             self.first_key = Some(Bytes::copy_from_slice(user_key));
         }
@@ -153,11 +147,11 @@ impl TableWriter {
             if in_filter && self.options.filter_bits_per_key > 0 {
                 self.hashes.push(hash64(user_key));
             }
-            self.last_key.clear();
-            self.last_key.extend_from_slice(user_key);
+            self.last_key.truncate(alike);
+            self.last_key.extend_from_slice(&user_key[alike..]);
         }
         self.last_trailer = trailer;
-        self.block.add(user_key, trailer, stored);
+        self.block.add(user_key, alike, trailer, stored);
         Ok(())
     }
 
@@ -198,7 +192,7 @@ impl TableWriter {
     }
 
     fn cut_block(&mut self) -> Result<()> {
-        let last = self.block.last_key().to_vec();
+        let last = self.last_key.clone();
         let mut block = std::mem::take(self.block.finish());
         let mut packed = std::mem::take(&mut self.packed);
         let written = if self.options.compression.compress(&block, &mut packed) {

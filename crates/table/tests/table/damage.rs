@@ -9,6 +9,7 @@ use bytes::Bytes;
 use kelvin_base::coding::put_bytes;
 use kelvin_base::{ErrorKind, InternalIterator, RangeTombstone, Result, hash64};
 use kelvin_storage::{AlignedBuf, ReadFile};
+use kelvin_table::block::{BlockBuilder, common_len};
 use kelvin_table::fuzz::{self, BytesFile};
 use kelvin_table::{Compression, LookupKey, ReadIo, ScanOptions, TableOptions};
 
@@ -162,10 +163,12 @@ fn random_bytes_and_random_parts_are_refused_or_read_without_a_panic() {
     }
     // A sound block and its separator, then changed here and there, under good checksums.
     let block = {
-        let mut builder = kelvin_table::block::BlockBuilder::new(4);
+        let mut builder = BlockBuilder::new(4);
+        let mut before: &[u8] = &[];
         for (internal, value) in &entries {
             let (key, trailer) = kelvin_base::key::split_internal(internal).unwrap();
-            builder.add(key, trailer, value);
+            builder.add(key, common_len(before, key), trailer, value);
+            before = key;
         }
         std::mem::take(builder.finish())
     };
