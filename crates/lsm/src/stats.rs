@@ -187,6 +187,8 @@ pub struct PromotionCounters {
     pub refused_full: Counter,
     /// Records taken out by compactions that write the slow tier.
     pub claimed: Counter,
+    /// Promotions that found no room, or no free run of the hot level, and are tried again.
+    pub postponed: Counter,
 }
 
 impl PromotionCounters {
@@ -253,7 +255,7 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Blocks not in the block cache.
     pub cache_misses: u64,
-    /// Promotion caches: `inserted`, `abandoned_lock`, `abandoned_compacted`, `refused_full`, `claimed`, and the `records` they
+    /// Promotion caches: `inserted`, `abandoned_lock`, `abandoned_compacted`, `refused_full`, `claimed`, promotions `postponed` for want of room, and the `records` they
     /// hold now.
     pub promotion: Vec<(&'static str, u64)>,
     /// Iterators opened.
@@ -466,6 +468,7 @@ impl Engine {
             ("abandoned_compacted", counters.abandoned_compacted.get()),
             ("refused_full", counters.refused_full.get()),
             ("claimed", counters.claimed.get()),
+            ("postponed", counters.postponed.get()),
             ("records", self.keyspaces.load().iter().map(records).sum()),
         ]
     }

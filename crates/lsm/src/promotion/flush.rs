@@ -149,8 +149,13 @@ impl Engine {
         work.promotion.end(self.env.clock.now().saturating_add(wait));
         work.running.keep_run(None);
         drop(work);
-        if outcome.is_err() {
-            self.counters.work.failures.add(1);
+        match outcome {
+            Ok(()) => {}
+            // Compactions make some, and the records are still there.
+            Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Busy) => {
+                self.counters.promotion.postponed.add(1);
+            }
+            Err(_) => self.counters.work.failures.add(1),
         }
         self.refresh_pressure();
         self.go_on();

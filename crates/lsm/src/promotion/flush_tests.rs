@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kelvin_base::{Tier, hash64};
-use kelvin_storage::fault::{EIO, Effect, FaultStorage, Op, Rule};
+use kelvin_storage::fault::{EIO, ENOSPC, Effect, FaultStorage, Op, Rule};
 
 use super::Exchange;
-use super::testing::HalfRead;
+use super::testing::{HalfRead, counted};
 use crate::compaction::pick::{Forced, pick_forced};
 use crate::db::Db;
 use crate::db::testing::{Step, World, begin_step, key, lay_floor, push_down, put_on_slow, value};
@@ -183,7 +183,15 @@ fn a_store_opened_without_a_tracker_gives_its_runs_up() {
 }
 
 #[test]
-fn a_promotion_that_fails_keeps_the_records_in_the_cache_and_is_tried_again_later() {
+fn a_promotion_that_fails_or_finds_no_room_keeps_the_records_in_the_cache_and_is_tried_again_later() {
+    // What only waits for room is no failure.
+    for (errno, expected) in [(EIO, (1, 0)), (ENOSPC, (0, 1))] {
+        promotion_that_fails(errno, expected);
+    }
+}
+
+/// A promotion whose table cannot be made, and how failures and promotions put off are counted then.
+fn promotion_that_fails(errno: i32, expected: (u64, u64)) {
     let world = World::new();
     let fast = Arc::new(FaultStorage::new(Arc::clone(&world.env.fast), 1));
     let mut options = options(&world, Hotness::Oracle);
@@ -193,15 +201,17 @@ fn a_promotion_that_fails_keeps_the_records_in_the_cache_and_is_tried_again_late
     let db = Db::open(options).unwrap();
     lay_floor(&db, FIRST_SLOW);
     put_on_slow(&db, 0..RECORDS, "one");
-    fast.add(Rule::new(Op::Create, Effect::Error(EIO)));
+    fast.add(Rule::new(Op::Create, Effect::Error(errno)));
     let mut number = 0;
-    while db.stats().background_failures == 0 {
+    let unsuccessful = || (db.stats().background_failures, counted(&db, "postponed"));
+    while unsuccessful() == (0, 0) {
         (0..2).for_each(|_| assert_value(&db, number, Some("one")));
         world.settle();
         number += 1;
         assert!(number < RECORDS);
     }
     fast.clear();
+    assert_eq!(unsuccessful(), expected);
     assert_eq!((copies(&db), db.stats().boundary.flushed_bytes), (0, 0));
     assert_value(&db, number, Some("one"));
     world.settle();
