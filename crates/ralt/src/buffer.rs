@@ -188,7 +188,7 @@ impl AccessBuffer {
 
     /// What waits when it is time to sort it, bytes; beyond it there is room for what comes until that is done.
     const fn sorted_bytes(&self) -> usize {
-        self.waiting_bytes_max / 3 * 2
+        self.waiting_bytes_max / 5 * 4
     }
 
     /// Takes what is full.

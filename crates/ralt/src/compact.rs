@@ -1,7 +1,7 @@
 //! Leveled compaction of RALT's own runs (paper §3.2), so that a hotness check asks few filters.
 //!
 //! The runs of level 0 go down together, step by step through the keys: some runs of level 1 and what lies over them, an install, and on. Where
-//! level 1 is large beside them they wait for more, as long as there is room: each merge writes all of it anew.
+//! level 1 is larger than they are they wait for more, as long as there is room: each merge writes all of it anew.
 //! Level 1 may be `T` times as large as level 0, so that what is tracked of all but large disks is one level of sorted runs, and nothing is
 //! merged twice on its way. Of a deeper level a run goes at a time. Evictions go by the same steps (`evict.rs`). Tests: `tests.rs`, `tests/shape.rs`.
 
@@ -17,9 +17,6 @@ use crate::version::{LEVELS, Placed, Version, is_hot_in};
 
 /// Runs of the level below that a step takes.
 pub const STEP_RUNS: usize = 4;
-
-/// The runs of level 0 wait for more while level 1 is so many times as large.
-const WORTHWHILE: u64 = 4;
 
 /// A step of a merge: of the runs up to the number `begun`, from the key `from` on, into level `into`. It goes no further in that level than
 /// to the run of the key `last`.
@@ -76,7 +73,7 @@ impl Core {
         if count < runs || count >= self.options.level0_runs_max {
             return count >= runs;
         }
-        let is_worthwhile = version.level_bytes(0) >= version.level_bytes(1) / WORTHWHILE;
+        let is_worthwhile = version.level_bytes(0) >= version.level_bytes(1);
         let another = self.options.buffer_bytes as u64;
         // An eviction is not to come of it.
         let memory_bytes = version.memory_bytes() as u64;

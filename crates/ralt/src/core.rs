@@ -20,6 +20,7 @@ use crate::forget::Forgotten;
 use crate::merge::Merged;
 use crate::options::{Env, Options, io_bytes_of_many};
 use crate::record::Record;
+use crate::repeats::Repeats;
 use crate::run::{Run, RunWriter, Shelf};
 use crate::score::Now;
 use crate::stats::Counters;
@@ -33,6 +34,8 @@ const TIE_SCORE: f64 = 1e-6;
 pub struct Work {
     /// Bytes accessed, keys and values together: the clock of slices and of counters.
     pub accessed_bytes: u64,
+    /// Those that it had not seen when it was opened.
+    pub seen_bytes: u64,
     /// Those at the last eviction since it was opened.
     pub evicted_at_bytes: u64,
     /// Clocks.
@@ -51,6 +54,7 @@ pub struct Core {
     pub options: Options,
     pub env: Env,
     pub shelf: Shelf,
+    pub repeats: Repeats,
     pub buffer: AccessBuffer,
     pub version: ArcSwap<Version>,
     pub work: Mutex<Work>,
@@ -151,7 +155,9 @@ impl Core {
         let of_sorted = sorted.iter().map(|level| of_runs(level, io).min(2 * io)).sum::<u64>();
         let merge = of_runs(newest, of_many) + of_sorted;
         let writer = io + self.options.run_bytes.min(version.disk_bytes()) / 8;
-        (version.memory_bytes() + self.buffer.memory_bytes_max()) as u64 + merge + writer
+        (version.memory_bytes() + self.buffer.memory_bytes_max() + self.repeats.memory_bytes()) as u64
+            + merge
+            + writer
     }
 
     /// Tells whoever wants to know what memory RALT takes with `version`.
@@ -190,6 +196,7 @@ impl Core {
     /// Forgets everything. What is in the version is retired; nothing is hot any more.
     pub fn reset(&self, work: &mut Work) {
         self.counters.resets.fetch_add(1, Ordering::Relaxed);
+        self.repeats.forget();
         work.compacted_to = Default::default();
         let limits = self.options.first;
         self.install(work, Version { now: work.now, limits, ..Version::default() });

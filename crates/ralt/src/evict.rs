@@ -26,6 +26,9 @@ use crate::version::Version;
 /// Of what stable records leave free of the hot set one part in so many is kept filled with unstable ones.
 const KEPT_UNSTABLE: u64 = 2;
 
+/// What is hot is changing where less than such a part of `R` was accessed between two evictions.
+const UNSETTLED: u64 = 2;
+
 /// What an eviction decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Verdict {
@@ -60,7 +63,8 @@ impl Core {
     /// Drops what is coldest until a part of both limits is free again, and sets the limits anew.
     pub fn evict(&self, work: &mut Work) -> Result<()> {
         let before = self.version.load().tracker_sizes();
-        let verdict = self.judge(work)?;
+        let since_bytes = work.accessed_bytes.saturating_sub(work.evicted_at_bytes);
+        let verdict = self.judge(work, since_bytes)?;
         work.now.turns = work.now.turns.saturating_add(1);
         work.now.lowered_halves = work.now.lowered_halves.saturating_add(verdict.lowered_halves);
         work.evicted_at_bytes = work.accessed_bytes;
@@ -84,6 +88,7 @@ impl Core {
             };
             start = self.merge_step(work, &Step { into: deepest, begun, from: &from, last: None }, &fate)?;
         }
+        self.repeats.evicted(since_bytes < self.options.bounds.round_bytes / UNSETTLED);
         self.counters.evictions.fetch_add(1, Ordering::Relaxed);
         let version = self.version.load();
         self.counters.note_limits(work.accessed_bytes, &limits, &version.sizes());
@@ -93,8 +98,8 @@ impl Core {
         Ok(())
     }
 
-    /// Scans everything, and decides.
-    fn judge(&self, work: &Work) -> Result<Verdict> {
+    /// Scans everything, and decides, `since_bytes` accessed after the last eviction.
+    fn judge(&self, work: &Work, since_bytes: u64) -> Result<Verdict> {
         let version = self.version.load_full();
         let (now, epoch, tunes) = (work.now, self.epoch(work), self.options.has_auto_tuning);
         let all = version.sizes();
@@ -142,7 +147,6 @@ impl Core {
             physical_limit.min(free(limits.physical_bytes)).saturating_sub(stable.physical_bytes);
         let room_bytes = room_bytes.min(unstable.in_hotrap_bytes(physical_room_bytes));
         let keep_recency = by_age.threshold(room_bytes / KEPT_UNSTABLE);
-        let since_bytes = work.accessed_bytes.saturating_sub(work.evicted_at_bytes);
         let lowered_halves = if tunes {
             self.options.bounds.lowered_halves(&limits, stable.hotrap_bytes, since_bytes)
         } else {

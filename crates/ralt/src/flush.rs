@@ -15,7 +15,7 @@ impl Core {
         if taken.count() == 0 {
             return Ok(());
         }
-        self.tick(work, taken.each());
+        self.tick(work, taken.count());
         let mut places = taken.places();
         let key = |place: &Place| taken.at(*place).map(|access| access.0);
         let order = |a: &Place, b: &Place| a.prefix.cmp(&b.prefix).then_with(|| key(a).cmp(&key(b)));
@@ -41,15 +41,15 @@ impl Core {
         Ok(())
     }
 
-    /// Moves the clocks on by `accesses`.
-    fn tick<'a>(&self, work: &mut Work, accesses: impl Iterator<Item = (&'a [u8], u32)>) {
-        let each = accesses.map(|(key, len)| (1, key.len() as u64 + u64::from(len)));
-        let (count, bytes) = each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        work.accessed_bytes = work.accessed_bytes.saturating_add(bytes);
-        work.now.accesses += count;
+    /// Moves the clocks on: `noted` accesses are sorted now, and so many bytes have been accessed.
+    fn tick(&self, work: &mut Work, noted: usize) {
+        let seen_bytes = self.repeats.accessed_bytes();
+        work.accessed_bytes = work.accessed_bytes.saturating_add(seen_bytes - work.seen_bytes);
+        work.seen_bytes = seen_bytes;
+        work.now.accesses += noted as u64;
         work.now.slice =
             u32::try_from(work.accessed_bytes / self.options.slice_bytes.max(1)).unwrap_or(u32::MAX);
-        self.counters.accesses.fetch_add(count, Ordering::Relaxed);
+        self.counters.accesses.fetch_add(noted as u64, Ordering::Relaxed);
     }
 
     /// Flushes `taken`, and keeps the levels in shape, until a merge has shown that an eviction is due: where accesses come as fast as they are merged,

@@ -44,7 +44,7 @@
 //!
 //! # How it works
 //!
-//! Reading order: `record` and `score` (what is kept of a key), `buffer` and `flush` (how it gets there), `run`, `merge` and
+//! Reading order: `record` and `score` (what is kept of a key), `repeats`, `buffer` and `flush` (how it gets there), `run`, `merge` and
 //! `version` (where it lies), `compact`, `threshold`, `limits`, `evict` and `forget` (what leaves), `state` (restart).
 //!
 //! Nothing here fails towards its user: see [`kelvin_base::HotTracker`]. What goes wrong is counted, and told in [`Stats`].
@@ -61,6 +61,7 @@ mod merge;
 mod options;
 mod oracle;
 mod record;
+mod repeats;
 mod run;
 mod score;
 mod state;
@@ -82,6 +83,7 @@ use crate::buffer::AccessBuffer;
 use crate::core::Core;
 use crate::forget::Forgotten;
 use crate::merge::Merged;
+use crate::repeats::Repeats;
 use crate::run::Shelf;
 use crate::state::{Doubt, Restored};
 use crate::stats::Counters;
@@ -117,6 +119,7 @@ impl Ralt {
         }
         let options = Options { scoring, ..options };
         let core = Core {
+            repeats: Repeats::new(options.marks_bytes(), options.bounds.hot_bytes_max),
             buffer: AccessBuffer::new(options.buffer_bytes),
             version: ArcSwap::from_pointee(version),
             work: Mutex::new(work),
@@ -171,6 +174,7 @@ impl Ralt {
         let version = core.version.load();
         let (sizes, limits) = (version.sizes(), version.limits);
         Stats {
+            left_out: core.repeats.left_out(),
             lost: core.buffer.lost(),
             records: sizes.records,
             physical_bytes: sizes.physical_bytes,
@@ -258,7 +262,8 @@ impl Core {
 
 impl HotTracker for Ralt {
     fn access(&self, key: &[u8], value_len: usize) {
-        if self.0.buffer.push(key, u32::try_from(value_len).unwrap_or(u32::MAX)) {
+        let is_news = self.0.repeats.is_news(key, (key.len() + value_len) as u64);
+        if is_news && self.0.buffer.push(key, u32::try_from(value_len).unwrap_or(u32::MAX)) {
             self.0.schedule();
         }
     }
@@ -296,6 +301,7 @@ impl HotTracker for Ralt {
     }
 
     fn forget(&self, range: KeyRange<'_>) {
+        self.0.repeats.forget();
         self.0.forgotten.lock().push(Forgotten::new(range));
         self.0.schedule();
     }

@@ -19,6 +19,8 @@ const ALPHA: f64 = 0.999;
 const SLICES_IN_FAST: u64 = 500;
 /// Filter bits a hot key (the paper's are 20).
 const FILTER_BITS_PER_KEY: u32 = 16;
+/// The buffer over the marks of keys that were noted of late.
+const REPEATS_IN_BUFFER: usize = 2;
 /// What is read of a run at once, and gathered before it is written, bytes.
 const IO_BYTES: usize = 64 << 10;
 /// It is no less than that, a block.
@@ -82,6 +84,9 @@ pub struct Options {
     pub has_auto_tuning: bool,
     /// β: the part of a limit that an eviction frees, percent.
     pub evict_percent: u64,
+    /// Memory for the marks of keys whose accesses need not be noted, bytes. None are made where the score alone says what is hot: with
+    /// another scoring than exponential smoothing, or without auto-tuning.
+    pub repeats_bytes: usize,
     /// Memory for accesses that are not sorted yet, bytes.
     pub buffer_bytes: usize,
     /// Memory for filters, indexes and prefix sums of all runs, bytes: an eviction follows when they take more.
@@ -94,7 +99,7 @@ pub struct Options {
     pub level_ratio: u64,
     /// Runs of level 0 that are merged down.
     pub level0_runs: usize,
-    /// And so many while level 1 is large beside them and there is room: each is asked whether a key is hot.
+    /// And so many while level 1 is larger and there is room: each is asked whether a key is hot.
     pub level0_runs_max: usize,
     /// Filter bits a hot key.
     pub filter_bits_per_key: u32,
@@ -113,7 +118,7 @@ impl Options {
     #[must_use]
     pub fn of_fast(fast_bytes: u64, owner: [u8; 16]) -> Self {
         // Accesses of a thousandth of the disk, or so, at a record's physical size.
-        let buffer = usize::try_from(fast_bytes / 275).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
+        let buffer = usize::try_from(fast_bytes / 330).unwrap_or(usize::MAX).clamp(16 << 10, 16 << 20);
         Self {
             owner,
             fast_bytes,
@@ -125,6 +130,7 @@ impl Options {
             physical_bytes_max: fast_bytes / 40 * 7,
             has_auto_tuning: true,
             evict_percent: 10,
+            repeats_bytes: buffer / REPEATS_IN_BUFFER,
             buffer_bytes: buffer,
             pinned_bytes_max: u64::MAX,
             io_bytes: IO_BYTES,
@@ -143,8 +149,8 @@ impl Options {
         Self { first: Limits { hot_bytes, ..self.first }, has_auto_tuning: false, ..self }
     }
 
-    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, for merges what they take, for what the
-    /// runs pin the rest, but a quarter at least.
+    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, a sixteenth for marks, for merges what they take, for what
+    /// the runs pin the rest, but a quarter at least.
     #[must_use]
     pub fn within_memory(self, memory_bytes: u64) -> Self {
         let part = |by: u64| usize::try_from(memory_bytes / by).unwrap_or(usize::MAX);
@@ -157,9 +163,11 @@ impl Options {
         let level0_runs_max = self.level0_runs_max.min(runs.max(self.level0_runs));
         let merges = beside + of_run * level0_runs_max as u64;
         // A sixteenth for what comes between a look at it and an eviction.
-        let left = (memory_bytes / 16 * 11).saturating_sub(merges);
+        let left = (memory_bytes / 16 * 10).saturating_sub(merges);
+        let buffer_bytes = self.buffer_bytes.min(part(8));
         Self {
-            buffer_bytes: self.buffer_bytes.min(part(8)),
+            repeats_bytes: self.repeats_bytes.min(buffer_bytes / REPEATS_IN_BUFFER),
+            buffer_bytes,
             pinned_bytes_max: self.pinned_bytes_max.min(left.max(memory_bytes / 4)),
             level0_runs_max,
             run_bytes,
@@ -195,6 +203,15 @@ impl Options {
     #[must_use]
     pub const fn step_bytes(&self) -> u64 {
         self.written_in_step().saturating_add(self.buffer_bytes as u64)
+    }
+
+    /// What the marks take as it is set up.
+    pub(crate) const fn marks_bytes(&self) -> usize {
+        if self.has_auto_tuning && matches!(self.scoring, Scoring::Exponential { .. }) {
+            self.repeats_bytes
+        } else {
+            0
+        }
     }
 
     /// What its files take when an eviction follows, bytes in whole blocks of a disk: its records at their limit, keys that lie in

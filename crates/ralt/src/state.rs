@@ -263,6 +263,7 @@ pub struct Restored {
 pub fn restore(options: &Options, shelf: &Shelf) -> Restored {
     let first = Work {
         accessed_bytes: 0,
+        seen_bytes: 0,
         now: Now::default(),
         next_number: 0,
         evicted_at_bytes: 0,
@@ -328,6 +329,7 @@ mod tests {
         let options = Options::of_fast(1 << 20, [7; 16]);
         let work = Work {
             accessed_bytes: 5,
+            seen_bytes: 0,
             now: Now::default(),
             next_number: 3,
             evicted_at_bytes: 0,

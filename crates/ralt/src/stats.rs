@@ -29,6 +29,8 @@ pub struct LimitsAt {
 pub struct Stats {
     /// Accesses that reached a run.
     pub accesses: u64,
+    /// Accesses that were not noted, since their keys had been noted twice shortly before.
+    pub left_out: u64,
     /// Accesses that were let go because everybody was busy.
     pub lost: u64,
     /// Times that the buffer was sorted into level 0.

@@ -76,7 +76,7 @@ fn files(storage: &dyn Storage) -> usize {
 fn without_eviction_the_runs_hold_exactly_what_was_accessed() {
     for scoring in [Scoring::Exponential { alpha: 0.9 }, Scoring::Lru, Scoring::Clock { max: 7 }] {
         let storage = memory();
-        let options = Options { scoring, slice_bytes: 50_000, ..small(1 << 30) };
+        let options = Options { scoring, slice_bytes: 50_000, repeats_bytes: 0, ..small(1 << 30) };
         let ralt = Ralt::open(env(&storage), options.clone());
         let (mut dice, mut model, mut accessed) = (Dice(5), BTreeMap::<Vec<u8>, Record>::new(), 0u64);
         let mut now = Now::default();
@@ -408,6 +408,42 @@ fn any_failing_operation_costs_what_it_knows_and_nothing_else() {
 }
 
 #[test]
+fn what_is_accessed_again_soon_is_left_out_and_the_same_keys_are_hot() {
+    let run = |repeats_bytes: usize| {
+        let ralt = Ralt::open(env(&memory()), Options { repeats_bytes, ..small(2_000_000) });
+        drive(&ralt, 60_000, hotspot(1, 3_000, 1_000));
+        let known = (3_000..4_000).filter(|&number| ralt.is_hot(&key(number))).count();
+        (ralt.stats(), known)
+    };
+    let ((some, known), (all, known_of_all)) = (run(8 << 10), run(0));
+    assert_eq!((some.accesses + some.left_out, all.accesses, all.left_out), (60_000, 60_000, 0));
+    assert!(some.accesses < 35_000 && some.written_bytes < all.written_bytes, "{some:?}\n{all:?}");
+    assert!(known >= 970 && known_of_all >= 970, "{known}, {known_of_all} where all is noted");
+    // Time passes also for what is left out.
+    let [some, all] = [some, all].map(|stats| stats.history.last().unwrap().accessed_bytes);
+    assert!(some.abs_diff(all) < all / 5, "{some} {all}");
+}
+
+#[test]
+fn of_forgotten_keys_and_after_a_reset_accesses_are_noted_again() {
+    let ralt = Ralt::open(env(&memory()), small(2_000_000));
+    let thrice = || {
+        (0..3).for_each(|_| ralt.access(b"key", 1_000));
+        ralt.settle();
+        assert!(ralt.is_hot(b"key") && ralt.heat(b"key").unwrap().is_stable);
+        ralt.stats().left_out
+    };
+    assert_eq!(thrice(), 1);
+    ralt.forget(KeyRange::ALL);
+    ralt.settle();
+    assert!(!ralt.is_hot(b"key"));
+    assert_eq!(thrice(), 2);
+    ralt.0.reset(&mut ralt.0.work.lock());
+    assert!(!ralt.is_hot(b"key"));
+    assert_eq!(thrice(), 3);
+}
+
+#[test]
 fn readers_and_background_work_go_on_together() {
     let storage = memory();
     let executor: Arc<dyn Executor> = Arc::new(ThreadPool::new(1, 1, 1).unwrap());
@@ -443,7 +479,7 @@ fn readers_and_background_work_go_on_together() {
     });
     ralt.settle();
     let stats = ralt.stats();
-    assert_eq!(stats.accesses + stats.lost, pushed);
+    assert_eq!(stats.accesses + stats.left_out + stats.lost, pushed);
     assert_eq!((stats.resets, &stats.last_error), (0, &None));
     assert!(stats.evictions > 0, "{stats:?}");
 }

@@ -61,6 +61,8 @@ pub struct HotnessStats {
     pub kind: Hotness,
     /// Accesses that were sorted into runs.
     pub accesses: u64,
+    /// Accesses that were not noted, since their keys had been noted twice shortly before.
+    pub left_out: u64,
     /// Accesses that were let go because everybody was busy.
     pub lost: u64,
     /// Evictions.
@@ -92,9 +94,10 @@ pub struct HotnessStats {
 impl HotnessStats {
     /// What was counted since the store was opened, by name.
     #[must_use]
-    pub const fn counts(&self) -> [(&'static str, u64); 7] {
+    pub const fn counts(&self) -> [(&'static str, u64); 8] {
         [
             ("accesses", self.accesses),
+            ("left_out", self.left_out),
             ("lost", self.lost),
             ("evictions", self.evictions),
             ("resets", self.resets),
@@ -292,6 +295,7 @@ impl Tracking {
         Some(HotnessStats {
             kind: self.kind,
             accesses: stats.accesses,
+            left_out: stats.left_out,
             lost: stats.lost,
             evictions: stats.evictions,
             resets: stats.resets,

@@ -116,7 +116,7 @@ fn a_disk_too_full_for_accesses_does_not_keep_it_from_evicting() {
 
 #[test]
 fn a_key_that_lies_in_many_runs_counts_once() {
-    let ralt = Ralt::open(env(&memory()), small(2_000_000));
+    let ralt = Ralt::open(env(&memory()), Options { repeats_bytes: 0, ..small(2_000_000) });
     let mut dice = Dice(4);
     // Two runs of level 0 at the end.
     drive(&ralt, 20_800, || dice.below(300));
@@ -170,7 +170,7 @@ fn level_0_waits_for_more_beside_a_large_level_1_as_long_as_there_is_room() {
 fn level_0_goes_down_in_the_room_of_a_step_and_rewrites_no_more_than_lies_under_it() {
     let disk = MemoryStorage::new();
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-    let options = Options { level_ratio: 10, ..small(1 << 30) };
+    let options = Options { level_ratio: 10, repeats_bytes: 0, ..small(1 << 30) };
     let ralt = Ralt::open(env(&storage), options.clone());
     // Flushes of 200 accesses: each time six of them are merged, and none is left over.
     let mut numbers = 0..42_000;
