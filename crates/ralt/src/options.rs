@@ -149,8 +149,8 @@ impl Options {
         Self { first: Limits { hot_bytes, ..self.first }, has_auto_tuning: false, ..self }
     }
 
-    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted, a sixteenth for marks, for merges what they take, for what
-    /// the runs pin the rest, but a quarter at least.
+    /// The same within `memory_bytes`: a quarter for accesses that are not sorted yet or are being sorted and for marks, for merges what they take, for what
+    /// the runs pin the rest, but three sixteenths at least.
     #[must_use]
     pub fn within_memory(self, memory_bytes: u64) -> Self {
         let part = |by: u64| usize::try_from(memory_bytes / by).unwrap_or(usize::MAX);
@@ -162,13 +162,13 @@ impl Options {
         let runs = usize::try_from((memory_bytes / 2).saturating_sub(beside) / of_run).unwrap_or(usize::MAX);
         let level0_runs_max = self.level0_runs_max.min(runs.max(self.level0_runs));
         let merges = beside + of_run * level0_runs_max as u64;
-        // A sixteenth for what comes between a look at it and an eviction.
-        let left = (memory_bytes / 16 * 10).saturating_sub(merges);
-        let buffer_bytes = self.buffer_bytes.min(part(8));
+        // A tenth for what comes between a look at it and an eviction.
+        let left = (memory_bytes / 8 * 5).saturating_sub(merges);
+        let buffer_bytes = self.buffer_bytes.min(part(10));
         Self {
             repeats_bytes: self.repeats_bytes.min(buffer_bytes / REPEATS_IN_BUFFER),
             buffer_bytes,
-            pinned_bytes_max: self.pinned_bytes_max.min(left.max(memory_bytes / 4)),
+            pinned_bytes_max: self.pinned_bytes_max.min(left.max(memory_bytes / 16 * 3)),
             level0_runs_max,
             run_bytes,
             io_bytes,

@@ -83,7 +83,7 @@ fn the_fast_tier_is_never_above_its_capacity_while_ralt_works_and_the_disk_is_ne
     assert!(all.used_bytes_max[0] > CAPACITY / 10 * 7, "the tier was put to use: {}", all.used_bytes_max[0]);
     assert!(ralt.evictions > 0 && ralt.disk_bytes > 20_000, "{ralt:?}");
     // Now and then it finds no room, and loses what it was about to note.
-    assert!(ralt.accesses > 85_000, "{ralt:?}");
+    assert!(ralt.accesses + ralt.left_out > 85_000, "{ralt:?}");
     assert_filled(&db, 'a', keys);
     // What the books say is what is there.
     rig.executor.run_all();
