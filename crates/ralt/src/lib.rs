@@ -262,8 +262,9 @@ impl Core {
 
 impl HotTracker for Ralt {
     fn access(&self, key: &[u8], value_len: usize) {
-        let is_news = self.0.repeats.is_news(key, (key.len() + value_len) as u64);
-        if is_news && self.0.buffer.push(key, u32::try_from(value_len).unwrap_or(u32::MAX)) {
+        let value_len = u32::try_from(value_len).unwrap_or(u32::MAX);
+        let is_news = self.0.repeats.is_news(key, key.len() as u64 + u64::from(value_len));
+        if is_news && self.0.buffer.push(key, value_len) {
             self.0.schedule();
         }
     }

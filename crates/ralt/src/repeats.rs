@@ -2,7 +2,7 @@
 //!
 //! After two accesses a key is stable and its counter (paper §3.7) as high as it gets; a third one soon after changes neither. What it would add to the score
 //! tells the hottest keys from those a little less hot, which matters only where more is stable than the hot set may hold: then keys at the edge leave, and
-//! these are seldom accessed within a window no larger than the hot set may be. Under skew such accesses are most of all, and each would be sorted, written and merged.
+//! these are seldom accessed within a window no larger than the hot set may be. Under skew such accesses are many, and each would be sorted, written and merged.
 //!
 //! A table of marks, some for each hash, of which the oldest gives way. A mark is some bits of the key's hash, whether it was noted twice, and when. A key that has
 //! another's mark by chance (one in a thousand of those that meet) is noted a window later; so may be one that comes back after eight windows, when the clock of the marks has gone

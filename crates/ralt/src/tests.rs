@@ -441,6 +441,8 @@ fn of_forgotten_keys_and_after_a_reset_accesses_are_noted_again() {
     ralt.0.reset(&mut ralt.0.work.lock());
     assert!(!ralt.is_hot(b"key"));
     assert_eq!(thrice(), 3);
+    // Longer than a value can be: counted as 4 GiB.
+    ralt.access(b"key", usize::MAX);
 }
 
 #[test]
