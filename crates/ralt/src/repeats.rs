@@ -4,6 +4,8 @@
 //! tells the hottest keys from those a little less hot, which matters only where more is stable than the hot set may hold: then keys at the edge leave, and
 //! these are seldom accessed within a window no larger than the hot set may be. Under skew such accesses are many, and each would be sorted, written and merged.
 //!
+//! What is left out counts as accessed all the same: the clocks of the whole tracker follow from the bytes that are counted here.
+//!
 //! A table of marks, some for each hash, of which the oldest gives way. A mark is some bits of the key's hash, whether it was noted twice, and when. A key that has
 //! another's mark by chance (one in a thousand of those that meet) is noted a window later; so may be one that comes back after eight windows, when the clock of the marks has gone
 //! round, if nobody took its mark. Nobody waits: of two threads that change the marks of one place at once, one does so in vain. Tests stand below.
@@ -86,7 +88,7 @@ impl Repeats {
     /// Counts an access of `bytes`, key and value; true if it is to be noted.
     pub fn is_news(&self, key: &[u8], bytes: u64) -> bool {
         let accessed_bytes = self.accessed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if self.is_off.load(Ordering::Relaxed) {
+        if self.places.is_empty() || self.is_off.load(Ordering::Relaxed) {
             return true;
         }
         let hash = hash64(key);
