@@ -117,6 +117,18 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::hazards_tests::a_newer_version_that_comes_down_takes_the_record_out",
     ),
     bug(
+        "claim-leaves-what-is-frozen",
+        CLAIMS,
+        Lsm,
+        "promotion::tests::a_claim_takes_out_what_is_frozen_and_it_does_not_come_back",
+    ),
+    bug(
+        "thaw-of-what-a-claim-took",
+        CLAIMS,
+        Lsm,
+        "promotion::tests::a_claim_takes_out_what_is_frozen_and_it_does_not_come_back",
+    ),
+    bug(
         "claim-without-its-last-key",
         CLAIMS,
         Lsm,

@@ -6,11 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use kelvin_base::key::EXPIRES;
 use kelvin_base::{Sequence, hash64, seeded_bug};
 use parking_lot::RwLock;
 
+use super::claimed::Records;
 use super::claims::{ClaimId, Claims, Scope};
 use super::lifted::Lifted;
 use super::room::{NoRoom, Room};
@@ -63,6 +65,9 @@ struct Cache {
     /// Shared: to insert. Exclusive: to make and to end a claim.
     gate: RwLock<Claims>,
     shards: [Shard; SHARDS],
+    /// What is being promoted by flush, in key order; until that has ended it answers as the rest does.
+    frozen: ArcSwapOption<Records>,
+    /// In both parts.
     records: AtomicUsize,
 }
 
@@ -81,6 +86,7 @@ impl PromotionCache {
                 room: Arc::clone(room),
                 gate: RwLock::default(),
                 shards: Default::default(),
+                frozen: ArcSwapOption::empty(),
                 records: AtomicUsize::new(0),
             })
         }))
@@ -105,12 +111,10 @@ impl PromotionCache {
         if cache.records.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        cache
-            .shard(hash)
-            .read()
-            .get(key)
+        let found = cache.shard(hash).read().get(key).cloned();
+        found
+            .or_else(|| cache.frozen(key))
             .filter(|record| record.sequence <= at || seeded_bug!("cache-serves-older-snapshots"))
-            .cloned()
     }
 
     /// Inserts what a reader found for `key` in the slow part of its view. `is_unchanged` says whether the tables that
@@ -127,7 +131,7 @@ impl PromotionCache {
             drop(claims);
         }
         let Some(mut shard) = cache.shard(hash64(key)).try_write() else { return Insertion::AbandonedLock };
-        if let Some(present) = shard.get(key) {
+        if let Some(present) = shard.get(key).cloned().or_else(|| cache.frozen(key)) {
             debug_assert_eq!(present.sequence, record.sequence, "the slow part has one answer");
             return Insertion::Present;
         }
@@ -145,20 +149,46 @@ impl PromotionCache {
 
     /// Claims what a compaction that writes the slow tier changes, before it starts: takes out all records that `scope` covers, in key order, and
     /// keeps new ones out until [`Self::release`], but those of keys of which nothing can come down. What was taken may be dropped at any time.
-    pub fn claim(&self, scope: Arc<Scope>) -> (ClaimId, Vec<(Bytes, Promoted)>) {
+    pub fn claim(&self, scope: Arc<Scope>) -> (ClaimId, Records) {
         let Some(cache) = &self.0 else { return (Claims::NONE, Vec::new()) };
         let claim = cache.gate.write().begin(&scope);
         // Whoever inserted before has done so, and nobody inserts any more what may change.
         let mut taken = cache.take_out(|key, record| {
             scope.covers(key, record.expires()) && !seeded_bug!("claim-takes-nothing-out")
         });
+        cache.let_go(|key, record| {
+            scope.covers(key, record.expires()) && !seeded_bug!("claim-leaves-what-is-frozen")
+        });
         taken.sort_by(|(a, _), (b, _)| a.cmp(b));
         (claim, taken)
     }
 
-    /// Claims every key: for a flush, which no compaction that writes the slow tier may begin beside.
-    pub fn claim_all(&self) -> (ClaimId, Vec<(Bytes, Promoted)>) {
-        self.claim(Arc::new(Scope::everything()))
+    /// Makes all it holds immutable, for a promotion by flush, which no compaction that writes the slow tier may begin beside; in key order. Until
+    /// [`Self::thaw`] that answers readers, while its room is for what they find meanwhile. (For a moment, on its way, it does not answer.)
+    pub fn freeze(&self) -> Arc<Records> {
+        let Some(cache) = &self.0 else { return Arc::default() };
+        let mut all: Records =
+            cache.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.write())).collect();
+        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        cache.room.give(all.iter().map(|(key, record)| bytes_of(key, record)).sum());
+        let all = Arc::new(all);
+        let before = cache.frozen.swap(Some(Arc::clone(&all)));
+        debug_assert!(before.is_none(), "one promotion at a time");
+        all
+    }
+
+    /// Ends what [`Self::freeze`] began: `back` is mutable again, but for what a claim took out meanwhile, the rest is let go. How many came back.
+    pub fn thaw(&self, back: Records) -> usize {
+        let Some(cache) = &self.0 else { return 0 };
+        // No claim comes into force before it is seen where the claim takes it out.
+        let claims = cache.gate.read();
+        let stays = |(key, record): &(Bytes, Promoted)| {
+            let is_left = cache.frozen(key).is_some() || seeded_bug!("thaw-of-what-a-claim-took");
+            is_left && !claims.keep_out(key, record.expires()) && cache.room.take(bytes_of(key, record))
+        };
+        let count = cache.put_in(back.into_iter().filter(stays));
+        cache.let_go(|_, _| true);
+        count
     }
 
     /// Collects what a compaction hands up; `None` if the cache is switched off.
@@ -211,8 +241,9 @@ impl PromotionCache {
 
     /// Everything it holds, for audits.
     pub(crate) fn contents(&self) -> Vec<(Bytes, Promoted)> {
-        let shards = self.0.iter().flat_map(|cache| &cache.shards);
-        shards.flat_map(|shard| shard.read().clone()).collect()
+        let Some(cache) = &self.0 else { return Vec::new() };
+        let frozen = cache.frozen.load_full().map(Arc::unwrap_or_clone).unwrap_or_default();
+        cache.shards.iter().flat_map(|shard| shard.read().clone()).chain(frozen).collect()
     }
 
     /// Empties it for good: its keyspace was dropped.
@@ -220,6 +251,7 @@ impl PromotionCache {
         if let Some(cache) = &self.0 {
             cache.gate.write().close();
             drop(cache.take_out(|_, _| true));
+            cache.let_go(|_, _| true);
         }
     }
 }
@@ -230,16 +262,46 @@ impl Cache {
         &self.shards[usize::from(hash.to_le_bytes()[0]) % SHARDS]
     }
 
+    /// The record of `key` that is being promoted by flush.
+    fn frozen(&self, key: &[u8]) -> Option<Promoted> {
+        let frozen = self.frozen.load();
+        let records = frozen.as_ref()?;
+        let at = records.binary_search_by(|(other, _)| other.as_ref().cmp(key)).ok()?;
+        records.get(at).map(|(_, record)| record.clone())
+    }
+
+    /// Takes out of what is frozen what `goes`.
+    fn let_go(&self, goes: impl Fn(&[u8], &Promoted) -> bool) {
+        let stays = |(key, record): &&(Bytes, Promoted)| !goes(key, record);
+        let count = |records: &Option<Arc<Records>>| records.as_ref().map_or(0, |records| records.len());
+        let mut after = 0;
+        let before = self.frozen.rcu(|records| {
+            let rest: Option<Records> =
+                records.as_ref().map(|all| all.iter().filter(stays).cloned().collect());
+            let rest = rest.filter(|rest| !rest.is_empty()).map(Arc::new);
+            after = count(&rest);
+            rest
+        });
+        self.records.fetch_sub(count(&before) - after, Ordering::Relaxed);
+    }
+
     /// Puts in `records`, whose room is taken, as far as one claim covers their keys, no other did meanwhile, and no reader has found them again. How
     /// many.
     fn put(&self, records: impl Iterator<Item = (Bytes, Promoted)>) -> usize {
         let claims = self.gate.read();
+        self.put_in(records.filter(|(key, record)| {
+            let fits = claims.cover_once(key, record.expires()) || seeded_bug!("put-back-without-the-check");
+            if !fits {
+                self.room.give(bytes_of(key, record));
+            }
+            fits
+        }))
+    }
+
+    /// Puts in `records`, whose room is taken, but for those that readers have found again. How many.
+    fn put_in(&self, records: impl Iterator<Item = (Bytes, Promoted)>) -> usize {
         let mut count = 0;
         for (key, record) in records {
-            if !claims.cover_once(&key, record.expires()) && !seeded_bug!("put-back-without-the-check") {
-                self.room.give(bytes_of(&key, &record));
-                continue;
-            }
             match self.shard(hash64(&key)).write().entry(key) {
                 Entry::Vacant(free) => free.insert(record),
                 Entry::Occupied(present) => {

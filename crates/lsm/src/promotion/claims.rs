@@ -16,18 +16,14 @@ pub struct ClaimId(u64);
 #[derive(Clone, Debug)]
 struct Range {
     smallest: Bytes,
-    /// `None` for no end.
-    largest: Option<Bytes>,
+    largest: Bytes,
     is_exclusive: bool,
 }
 
 impl Range {
     fn holds(&self, key: &[u8]) -> bool {
-        let is_before_the_end = |largest: &Bytes| {
-            let takes_last = !self.is_exclusive && !seeded_bug!("claim-without-its-last-key");
-            key < largest.as_ref() || key == largest.as_ref() && takes_last
-        };
-        self.smallest.as_ref() <= key && self.largest.as_ref().is_none_or(is_before_the_end)
+        let takes_last = !self.is_exclusive && !seeded_bug!("claim-without-its-last-key");
+        self.smallest <= key && (self.largest > key || self.largest == key && takes_last)
     }
 }
 
@@ -35,19 +31,18 @@ impl Range {
 #[derive(Debug)]
 struct Inside {
     range: Range,
-    /// What comes down there; `None` for anything.
-    table: Option<Arc<TableFile>>,
+    /// What comes down there.
+    table: Arc<TableFile>,
 }
 
 impl Inside {
     /// False if nothing of `key`, whose hash is `hash`, can come down: the table's filter excludes it, and no range tombstone lies there. A table
     /// that is not open is not opened for that.
     fn may_bring(&self, key: &[u8], hash: u64) -> bool {
-        let has_no_stones = |file: &Arc<TableFile>| {
-            file.meta.range_tombstones == 0 || seeded_bug!("claim-forgets-range-tombstones")
-        };
-        let filter = self.table.as_ref().filter(|file| has_no_stones(file)).and_then(|file| file.if_open());
-        self.range.holds(key) && filter.is_none_or(|table| table.may_contain(hash))
+        let has_stones =
+            self.table.meta.range_tombstones > 0 && !seeded_bug!("claim-forgets-range-tombstones");
+        let may_contain = || self.table.if_open().is_none_or(|table| table.may_contain(hash));
+        self.range.holds(key) && (has_stones || may_contain())
     }
 }
 
@@ -60,37 +55,20 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Everything.
-    pub(super) fn everything() -> Self {
-        Self::inside(&[], None)
-    }
-
-    /// `[smallest, largest]`, where something newer may come down; `None` for no end.
-    pub(super) fn inside(smallest: &[u8], largest: Option<&[u8]>) -> Self {
-        let bytes = Bytes::copy_from_slice;
-        let whole = Range { smallest: bytes(smallest), largest: largest.map(bytes), is_exclusive: false };
-        Self { inside: vec![Inside { range: whole.clone(), table: None }], whole }
-    }
-
     /// What `plan` changes: something newer may come down within the range of each table that it takes from the fast levels.
     pub(super) fn of(plan: &Plan) -> Self {
         let range = |smallest: &Bytes, largest: &Bytes, is_exclusive| Range {
             smallest: smallest.clone(),
-            largest: Some(largest.clone()),
+            largest: largest.clone(),
             is_exclusive,
         };
         let whole = range(&plan.smallest, &plan.largest, false);
         let fast = plan.tables().filter(|(level, _)| *level < FIRST_SLOW).map(|(_, file)| file);
-        let mut inside: Vec<Inside> = fast
-            .map(|file| {
-                let range = range(&file.meta.smallest, &file.meta.largest, file.meta.largest_exclusive);
-                Inside { range, table: Some(Arc::clone(file)) }
-            })
-            .collect();
-        if seeded_bug!("promotion-beyond-the-fast-input") {
-            inside.push(Inside { range: whole.clone(), table: None });
-        }
-        Self { inside, whole }
+        let inside = |file: &Arc<TableFile>| {
+            let range = range(&file.meta.smallest, &file.meta.largest, file.meta.largest_exclusive);
+            Inside { range, table: Arc::clone(file) }
+        };
+        Self { inside: fast.map(inside).collect(), whole }
     }
 
     /// True if it changes something for `key`, as far as ranges tell; of the key there is a record that expires or does not.
@@ -100,7 +78,8 @@ impl Scope {
 
     /// True if something newer than what is there may come down for `key`, as far as ranges tell.
     pub(super) fn comes_down(&self, key: &[u8]) -> bool {
-        self.inside.iter().any(|inside| inside.range.holds(key))
+        let beyond = || seeded_bug!("promotion-beyond-the-fast-input") && self.whole.holds(key);
+        self.inside.iter().any(|inside| inside.range.holds(key)) || beyond()
     }
 
     /// True if it may change something for `key`.

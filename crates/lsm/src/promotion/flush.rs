@@ -170,7 +170,7 @@ impl Engine {
 
     /// Writes what is hot of the promotion cache of `keyspace` as a run; too little of it goes back.
     fn promote(&self, keyspace: &KeyspaceState, chance: Chance) -> Result<()> {
-        let (claim, taken) = keyspace.promotion.claim_all();
+        let taken = keyspace.promotion.freeze();
         let _counted = self.files.memory.charge(MemoryPart::Promotion, bytes_of(&taken));
         let parts = self.config.hot_parts;
         // With room to spare it costs next to nothing to keep what was read once: dropping a copy writes nothing. And where many are
@@ -189,7 +189,7 @@ impl Engine {
             spare_bytes = spare_bytes.saturating_sub(bytes);
             may && is_wanted
         };
-        let (hot, cold): (Records, Records) = taken.into_iter().partition(is_wanted);
+        let (hot, cold): (Records, Records) = taken.iter().cloned().partition(is_wanted);
         if parts.promotion_by_flush {
             self.counters.work.boundary.not_hot_bytes.add(bytes_of(&cold));
         }
@@ -198,8 +198,8 @@ impl Engine {
         let is_worthwhile = hot_bytes >= self.config.promotion_bytes_max / WORTHWHILE;
         let outcome = if is_worthwhile { self.write_run(keyspace, &hot) } else { Ok(()) };
         let is_written = is_worthwhile && outcome.is_ok();
-        let back_records = if is_written { 0 } else { keyspace.promotion.put_back(hot) as u64 };
-        keyspace.promotion.release(claim);
+        let back = if is_written { Records::default() } else { hot };
+        let back_records = keyspace.promotion.thaw(back) as u64;
         if records > 0 || !cold.is_empty() {
             let (records, bytes) = if is_written { (records, bytes) } else { (0, 0) };
             self.events.post(|| What::Promoted {

@@ -7,7 +7,7 @@ use kelvin_base::{Tier, hash64};
 use kelvin_storage::fault::{EIO, ENOSPC, Effect, FaultStorage, Op, Rule};
 
 use super::Exchange;
-use super::testing::{HalfRead, counted};
+use super::testing::{HalfRead, counted, walk};
 use crate::compaction::pick::{Forced, pick_forced};
 use crate::db::Db;
 use crate::db::testing::{Step, World, begin_step, key, lay_floor, push_down, put_on_slow, value};
@@ -228,6 +228,40 @@ fn promotion_that_fails(errno: i32, expected: (u64, u64)) {
     }
     db.put(b"and", b"writes go on").unwrap();
     db.flush().unwrap();
+}
+
+#[test]
+fn what_is_being_promoted_answers_meanwhile_and_what_is_read_meanwhile_is_kept() {
+    let world = World::new();
+    let fast = Arc::new(FaultStorage::new(Arc::clone(&world.env.fast), 1));
+    let mut env = world.env.clone();
+    env.fast = fast.clone();
+    let db = Db::open(options(&world, Hotness::Oracle).env(env)).unwrap();
+    lay_floor(&db, FIRST_SLOW);
+    put_on_slow(&db, 0..RECORDS, "one");
+    let mut number = 0;
+    while !db.engine.work.lock().promotion.is_running() {
+        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
+        number += 1;
+    }
+    let (inserted, count) = (counted(&db, "inserted"), walk(&db));
+    assert!(count > 0 && number + 1 < RECORDS);
+    fast.add(Rule::new(Op::Create, Effect::Stall).on("*.tbl").times(1));
+    std::thread::scope(|threads| {
+        threads.spawn(|| world.settle());
+        fast.wait_stalled(1);
+        assert_eq!((walk(&db), copies(&db)), (count, 0), "all of it answers, and there is no run yet");
+        assert_value(&db, RECORDS - 1, Some("one"));
+        db.put(&key(0), &value(0, "two")).unwrap();
+        assert_value(&db, 0, Some("two"));
+        assert_eq!((walk(&db), counted(&db, "inserted")), (count + 1, inserted + 1));
+        assert_eq!((counted(&db, "abandoned_compacted"), counted(&db, "abandoned_lock")), (0, 0));
+        fast.release();
+    });
+    assert!(copies(&db) > 0);
+    assert_eq!(walk(&db), 1, "only what was read meanwhile");
+    assert_value(&db, 0, Some("two"));
+    (1..number).for_each(|number| assert_value(&db, number, Some("one")));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The promotion cache: records lately read from the slow tier, kept in memory between the fast levels and the slow
-//! ones (HotRAP §3.3, there the mutable promotion cache). Tests: `tests.rs`, `hazards_tests.rs`, `compaction_tests.rs`, `storm_tests.rs`, `model_tests.rs`.
+//! ones (HotRAP §3.3). What a promotion by flush is writing is *frozen*, the rest is open to insertions: the paper's immutable and mutable promotion
+//! cache. Tests: `tests.rs`, `hazards_tests.rs`, `compaction_tests.rs`, `storm_tests.rs`, `model_tests.rs`.
 //!
 //! A lookup that no fast level has answered asks it before the hot level, whose copies say the same, and before the slow
 //! levels. So a record in it must never hide a newer version that lies in a slow level; one above hides the record. Words: the *slow part* of a version are its levels from
@@ -31,6 +32,8 @@
 //! - C8 What a compaction hands up ([`Lifted`]) comes in after its install and under its claim, with the checks of C7. It is the newest version of
 //!   its key that the fast input had, no range tombstone covers it, and its original went to the slow part with that install, or lay
 //!   there: the slow part answers with it.
+//! - C9 What is frozen is in the cache: C3 and C6 hold for it, and a claim takes it out too. What thaws comes back as an insertion does: if no claim has taken it out, and none
+//!   that is in force changes it.
 //!
 //! Why a lookup may use a record (k, s). It has a view, and a sequence number `at` with s ≤ at; the view's memtables and fast
 //! levels hold nothing of k that it may see. The cache is asked later than the view was taken, so it may know more than

@@ -45,7 +45,8 @@ impl Rig {
 
     /// Claims for a compaction that brings something down for these keys.
     fn claim(&self, first: char, last: char) -> (ClaimId, Vec<(Bytes, Promoted)>) {
-        self.cache.claim(Arc::new(Scope::inside(&bytes(first), Some(&bytes(last)))))
+        let plan = plan_of(&[(LEVELS_FAST - 1, &[(first, last)])]);
+        self.cache.claim(Arc::new(Scope::of(&plan)))
     }
 
     /// The keys it holds.
@@ -260,6 +261,47 @@ fn its_room_has_an_end_and_is_shared_by_all_caches() {
 }
 
 #[test]
+fn what_is_frozen_answers_until_it_thaws_and_keeps_nobody_out() {
+    let rig = Rig::with('a'..='e');
+    let frozen = rig.cache.freeze();
+    assert_eq!((names(&frozen), rig.keys(), rig.cache.records()), ("abcde".into(), "abcde".into(), 5));
+    assert_eq!(rig.get('c', u64::from('c') - 1), None, "newer than the reader's moment");
+    assert_eq!((rig.room.used_bytes(), rig.charged()), (0, 0), "its room is for what comes now");
+    assert_eq!(['c', 'f', 'f'].map(|key| rig.insert(key)), [Present, Inserted, Present]);
+    assert_eq!(rig.cache.contents().len(), rig.cache.records());
+    assert_eq!((rig.cache.thaw(Vec::new()), rig.keys(), rig.cache.records()), (0, "f".into(), 1));
+    assert_eq!((rig.insert('c'), rig.keys()), (Inserted, "cf".into()));
+}
+
+#[test]
+fn what_was_frozen_in_vain_comes_back() {
+    let rig = Rig::with('a'..='e');
+    let charged = rig.charged();
+    let frozen = rig.cache.freeze();
+    assert_eq!((rig.cache.thaw(frozen.to_vec()), rig.keys()), (5, "abcde".into()));
+    assert_eq!((rig.charged(), rig.cache.records()), (charged, 5));
+    let frozen = rig.cache.freeze();
+    assert_eq!((rig.cache.thaw(frozen[1..3].to_vec()), rig.keys(), rig.cache.records()), (2, "bc".into(), 2));
+}
+
+#[test]
+fn a_claim_takes_out_what_is_frozen_and_it_does_not_come_back() {
+    let rig = Rig::with('a'..='e');
+    let frozen = rig.cache.freeze();
+    let (claim, taken) = rig.claim('b', 'c');
+    assert_eq!((names(&taken), rig.keys(), rig.cache.records()), (String::new(), "ade".into(), 3));
+    assert_eq!(rig.cache.thaw(frozen.to_vec()), 3, "while the claim is in force");
+    rig.cache.release(claim);
+    let frozen = rig.cache.freeze();
+    let (claim, _) = rig.claim('d', 'd');
+    rig.cache.release(claim);
+    assert_eq!((rig.cache.thaw(frozen.to_vec()), rig.keys()), (2, "ae".into()), "after it");
+    let frozen = rig.cache.freeze();
+    rig.cache.close();
+    assert_eq!((rig.cache.thaw(frozen.to_vec()), rig.cache.records(), rig.charged()), (0, 0, 0));
+}
+
+#[test]
 fn a_closed_cache_takes_nothing_any_more() {
     let rig = Rig::with('a'..='c');
     let (claim, taken) = rig.claim('a', 'b');
@@ -273,8 +315,9 @@ fn a_closed_cache_takes_nothing_any_more() {
 fn a_cache_that_is_off_holds_nothing() {
     let cache = PromotionCache::OFF;
     assert_eq!(cache.insert(b"a", record('a'), || true), RefusedFull);
-    let (claim, taken) = cache.claim_all();
-    assert!(taken.is_empty() && !cache.is_on());
+    let (claim, taken) = cache.claim(Arc::new(Scope::of(&plan_of(&[(FIRST_SLOW, &[('a', 'z')])]))));
+    assert!(taken.is_empty() && cache.freeze().is_empty() && !cache.is_on());
     cache.release(claim);
+    assert_eq!((cache.thaw(vec![(bytes('a'), record('a'))]), cache.records()), (0, 0));
     assert_eq!((cache.get(b"a", hash64(b"a"), u64::MAX), cache.records()), (None, 0));
 }
