@@ -26,9 +26,6 @@ use crate::version::Version;
 /// Of what stable records leave free of the hot set one part in so many is kept filled with unstable ones.
 const KEPT_UNSTABLE: u64 = 2;
 
-/// What is hot is changing where less than such a part of `R` was accessed between two evictions.
-const UNSETTLED: u64 = 2;
-
 /// What an eviction decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Verdict {
@@ -88,7 +85,7 @@ impl Core {
             };
             start = self.merge_step(work, &Step { into: deepest, begun, from: &from, last: None }, &fate)?;
         }
-        self.repeats.evicted(since_bytes < self.options.bounds.round_bytes / UNSETTLED);
+        self.repeats.evicted(self.options.bounds.unsettled_bytes(since_bytes));
         self.counters.evictions.fetch_add(1, Ordering::Relaxed);
         let version = self.version.load();
         self.counters.note_limits(work.accessed_bytes, &limits, &version.sizes());

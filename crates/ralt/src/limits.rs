@@ -8,6 +8,9 @@ use crate::score::Now;
 /// An eviction follows the one before soon if less than such a part of `R` was accessed between.
 const SOON: u64 = 4;
 
+/// What is hot is changing where less than such a part of `R` was accessed between two evictions, and until `R` was after them.
+const UNSETTLED: u64 = 2;
+
 /// The bounds that follow from the fast disk's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -48,6 +51,12 @@ impl Bounds {
             (true, false) => 1,
             (true, true) => 2,
         }
+    }
+
+    /// For so many bytes accessed after an eviction what is hot may be changing: counters may be lowered faster than they are used up. `since_bytes` were accessed
+    /// after the eviction before.
+    pub(crate) const fn unsettled_bytes(&self, since_bytes: u64) -> u64 {
+        if since_bytes < self.round_bytes / UNSETTLED { self.round_bytes } else { 0 }
     }
 
     /// The same where hot records can have no more than `bytes`, and half of that may be unstable: five times the paper's `D_hs`, so

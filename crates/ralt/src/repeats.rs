@@ -10,7 +10,7 @@
 //! another's mark by chance (one in a thousand of those that meet) is noted a window later; so may be one that comes back after eight windows, when the clock of the marks has gone
 //! round, if nobody took its mark. Nobody waits: of two threads that change the marks of one place at once, one does so in vain. Tests stand below.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_base::hash64;
 
@@ -69,8 +69,8 @@ pub struct Repeats {
     step_bytes: u64,
     accessed_bytes: AtomicU64,
     left_out: AtomicU64,
-    /// Every access is to be noted for now.
-    is_off: AtomicBool,
+    /// Until so much was accessed every access is to be noted.
+    noted_until_bytes: AtomicU64,
 }
 
 impl Repeats {
@@ -81,14 +81,14 @@ impl Repeats {
             step_bytes: (window_bytes / u64::from(STEPS)).max(1),
             accessed_bytes: AtomicU64::default(),
             left_out: AtomicU64::default(),
-            is_off: AtomicBool::default(),
+            noted_until_bytes: AtomicU64::default(),
         }
     }
 
     /// Counts an access of `bytes`, key and value; true if it is to be noted.
     pub fn is_news(&self, key: &[u8], bytes: u64) -> bool {
         let accessed_bytes = self.accessed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if self.places.is_empty() || self.is_off.load(Ordering::Relaxed) {
+        if self.places.is_empty() || accessed_bytes < self.noted_until_bytes.load(Ordering::Relaxed) {
             return true;
         }
         let hash = hash64(key);
@@ -105,10 +105,10 @@ impl Repeats {
         is_news
     }
 
-    /// An eviction has dropped some of what was noted. Where it does not follow the one before soon, keys noted once begin anew: one access more would not make them
-    /// stable. If it does, what is hot is changing, all counters are lowered faster than a window passes, and every access is noted until evictions are rare again.
-    pub fn evicted(&self, soon: bool) {
-        let keeps = |mark: u16| mark & TWICE != 0 && !soon;
+    /// An eviction has dropped some of what was noted. While what is hot is settled, keys noted once begin anew: one access more would not make them
+    /// stable. While it is not, all counters are lowered faster than a window passes: all begin anew, after `unsettled_bytes` accessed that are all noted.
+    pub fn evicted(&self, unsettled_bytes: u64) {
+        let keeps = |mark: u16| mark & TWICE != 0 && unsettled_bytes == 0;
         for place in &self.places {
             let marks = Marks::of_word(place.load(Ordering::Relaxed));
             place.store(
@@ -116,7 +116,8 @@ impl Repeats {
                 Ordering::Relaxed,
             );
         }
-        self.is_off.store(soon, Ordering::Relaxed);
+        self.noted_until_bytes
+            .store(self.accessed_bytes().saturating_add(unsettled_bytes), Ordering::Relaxed);
     }
 
     /// Forgets all marks: what was noted is known no more.
@@ -200,17 +201,24 @@ mod tests {
     }
 
     #[test]
-    fn after_an_eviction_what_was_noted_once_begins_anew_and_after_one_that_came_soon_all_is_news() {
+    fn after_an_eviction_what_was_noted_once_begins_anew_and_while_what_is_hot_changes_all_is_news() {
         let repeats = Repeats::new(1 << 10, WINDOW);
         let thrice = |number| [0; 3].map(|bytes| repeats.is_news(&key(number), bytes));
         assert!(repeats.is_news(&key(1), 0) && repeats.is_news(&key(2), 0) && repeats.is_news(&key(2), 0));
-        repeats.evicted(false);
+        repeats.evicted(0);
         assert_eq!((thrice(1), thrice(2)), ([true, true, false], [false; 3]));
         repeats.forget();
         assert_eq!(thrice(2), [true, true, false]);
-        repeats.evicted(true);
-        assert_eq!(thrice(2), [true; 3], "while evictions follow each other");
-        repeats.evicted(false);
-        assert_eq!(thrice(2), [true, true, false]);
+        pass(&repeats, 7 * WINDOW);
+        repeats.evicted(WINDOW / 2);
+        assert_eq!(thrice(2), [true; 3]);
+        pass(&repeats, WINDOW / 2 - 1);
+        assert_eq!(thrice(2), [true; 3]);
+        pass(&repeats, 1);
+        assert_eq!(
+            (thrice(1), thrice(2)),
+            ([true, true, false], [true, true, false]),
+            "nothing was marked meanwhile"
+        );
     }
 }
