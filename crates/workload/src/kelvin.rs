@@ -5,7 +5,6 @@
 //! process (`Durability::Os`), as RocksDB's do by default. Tests stand below.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelvin::{CompressionChoice, Db, Durability, Env, Hotness, Options};
 use kelvin_base::{Clock, OrderedStore, Result};
@@ -49,7 +48,7 @@ pub(crate) fn device_limits(limits: &DeviceLimits) -> [Option<Limits>; 2] {
         write_iops: limits.slow_write_iops,
         read_bandwidth: limits.slow_bandwidth,
         write_bandwidth: limits.slow_bandwidth,
-        latency: Duration::ZERO,
+        latency: limits.slow_latency.unwrap_or_default(),
         ..Limits::default()
     };
     [fast, slow].map(|one| (one != Limits::default()).then_some(one))
@@ -128,6 +127,10 @@ impl Subject for KelvinSubject {
         let parts = stats.memory.iter().map(|(part, bytes)| (format!("memory_bytes.{part}"), *bytes));
         let mut sizes: Vec<(String, u64)> = parts.collect();
         sizes.push(("memory_bytes.all_max".to_string(), stats.memory_used_bytes_max));
+        // By the store's own books, beside what is measured from outside.
+        let [fast_max, slow_max] = stats.used_bytes_max;
+        sizes.push(("kelvin.used_bytes_max.fast".to_string(), fast_max));
+        sizes.push(("kelvin.used_bytes_max.slow".to_string(), slow_max));
         if let Some(hotness) = &stats.hotness {
             let named = |(name, value): (&str, u64)| (format!("ralt.{name}"), value);
             more.extend(hotness.counts().map(named));

@@ -7,6 +7,7 @@
 
 pub mod best;
 pub mod compare;
+pub mod device;
 pub mod dirs;
 pub mod generate;
 pub mod html;

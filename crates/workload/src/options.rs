@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use kelvin::{HotParts, Hotness};
 use kelvin_base::{Error, Result};
@@ -197,6 +198,8 @@ pub struct DeviceLimits {
     pub slow_write_iops: Option<u64>,
     /// Bytes a second of the slow tier, reading and writing each.
     pub slow_bandwidth: Option<u64>,
+    /// What each read of the slow tier takes longer.
+    pub slow_latency: Option<Duration>,
     /// Reads a second of the fast tier.
     pub fast_read_iops: Option<u64>,
     /// Bytes a second of the fast tier, reading and writing each.
@@ -361,7 +364,7 @@ impl BenchOptions {
         if self.system.is_rocksdb() && !self.limits.is_none() {
             return refuse(
                 "the emulated disks of --slow-read-iops and its kind cannot slow down RocksDB, which opens its own files",
-                "throttle the disk itself with scripts/slow-disk.sh and leave these options out, for every system compared",
+                "throttle the disk itself with bench/tiers.sh and leave these options out, for every system compared",
             );
         }
         Ok(())
@@ -404,6 +407,6 @@ mod tests {
         let mut options = BenchOptions::new(System::RocksdbFast, "x");
         assert!(options.check().is_ok());
         options.limits.slow_read_iops = Some(1000);
-        assert!(options.check().unwrap_err().to_string().contains("scripts/slow-disk.sh"));
+        assert!(options.check().unwrap_err().to_string().contains("bench/tiers.sh"));
     }
 }

@@ -1,6 +1,7 @@
 //! `bench`, `demo` and `completions`. The names of `bench`'s options are a promise: scripts rely on them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap_complete::Shell;
@@ -141,6 +142,9 @@ pub struct DiskArgs {
     /// Bytes a second to and from the slow disk
     #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = "Disks")]
     pub slow_bandwidth: Option<u64>,
+    /// What each read of the slow disk takes longer (20ms: an object store)
+    #[arg(long, value_name = "TIME", value_parser = values::duration, help_heading = "Disks")]
+    pub slow_latency: Option<Duration>,
     /// Reads a second the fast disk makes
     #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Disks")]
     pub fast_read_iops: Option<u64>,

@@ -6,6 +6,7 @@
 pub mod ablations;
 pub mod bench;
 pub mod data;
+pub mod device;
 pub mod inspect;
 pub mod paper;
 pub mod sim;

@@ -1,10 +1,12 @@
 //! `bench paper`. The names of its options and items are a promise: scripts rely on them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use super::ablations::Ablations;
+use super::device::Device;
 use super::trace::{MakeTrace, Trace};
 use super::values;
 
@@ -17,6 +19,8 @@ pub enum BenchCommand {
     Trace(Box<Trace>),
     /// Write a synthetic trace with given shares of reads of sunk and of hot records
     MakeTrace(MakeTrace),
+    /// Measure what a disk does
+    Device(Device),
 }
 
 /// `bench paper`
@@ -63,12 +67,18 @@ pub struct Paper {
     /// Bytes a second to and from the slow disk
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub slow_bandwidth: Option<u64>,
+    /// What each read of the slow disk takes longer
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub slow_latency: Option<Duration>,
     /// Client threads
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub threads: usize,
     /// Seed of keys, values and the mix
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Seconds of each measurement of the two disks, before the runs; 0 for none
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub disk_seconds: f64,
     /// Keep the loaded stores for the next time
     #[arg(long)]
     pub keep_stores: bool,

@@ -1,5 +1,5 @@
 //! `kelvin bench`: one system under one workload, or two in turn. `bench paper` is [`super::paper`], `bench trace`
-//! [`super::trace`].
+//! [`super::trace`], `bench device` [`super::device`].
 //!
 //! What is measured and how is the crate `kelvin-workload`'s; here are options, progress and where results go.
 
@@ -34,6 +34,7 @@ pub fn run(args: &Bench) -> Outcome {
         Some(BenchCommand::Paper(paper)) => return super::paper::run(paper),
         Some(BenchCommand::Trace(trace)) => return super::trace::run(trace),
         Some(BenchCommand::MakeTrace(order)) => return super::trace::make(order),
+        Some(BenchCommand::Device(device)) => return super::device::run(device),
     }
     let system: System = args.work.system.parse()?;
     let other = args.vs.as_deref().map(str::parse::<System>).transpose()?;
@@ -168,6 +169,7 @@ pub(super) const fn limits(disks: &DiskArgs) -> DeviceLimits {
         slow_read_iops: disks.slow_read_iops,
         slow_write_iops: disks.slow_write_iops,
         slow_bandwidth: disks.slow_bandwidth,
+        slow_latency: disks.slow_latency,
         fast_read_iops: disks.fast_read_iops,
         fast_bandwidth: disks.fast_bandwidth,
     }

@@ -5,6 +5,7 @@ mod check;
 mod checkpoint;
 mod completions;
 mod delete;
+mod device;
 mod dump;
 mod explain;
 mod get;

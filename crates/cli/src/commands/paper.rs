@@ -37,6 +37,7 @@ pub fn run(args: &Paper) -> Outcome {
         limits: DeviceLimits {
             slow_read_iops: args.slow_read_iops,
             slow_bandwidth: args.slow_bandwidth,
+            slow_latency: args.slow_latency,
             ..DeviceLimits::default()
         },
         threads: args.threads,
@@ -47,6 +48,7 @@ pub fn run(args: &Paper) -> Outcome {
             parts: args.ablations.parts(),
             hotness: args.hotness.as_deref().map(str::parse).transpose()?,
         },
+        device_seconds: args.disk_seconds,
     };
     let mut shown = Shown::new();
     let paper = make(&order, &mut shown)?;

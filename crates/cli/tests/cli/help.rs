@@ -39,7 +39,7 @@ fn help_says_what_it_said() {
     for command in COMMANDS {
         assert_golden(command, &stdout(kelvin().args([command, "--help"])));
     }
-    for command in ["paper", "trace", "make-trace"] {
+    for command in ["paper", "trace", "make-trace", "device"] {
         let text = stdout(kelvin().args(["bench", command, "--help"]));
         assert!(text.contains(&format!("kelvin bench {command}")), "{command} has no example");
         assert_golden(&format!("bench-{command}"), &text);

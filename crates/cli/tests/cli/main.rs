@@ -9,6 +9,8 @@ mod common;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod device;
+#[cfg(test)]
 mod errors;
 #[cfg(test)]
 mod events;

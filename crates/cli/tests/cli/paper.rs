@@ -4,7 +4,7 @@ use crate::common::{Place, failure, kelvin, stdout};
 
 fn paper(place: &Place, args: &[&str]) -> assert_cmd::Command {
     let mut command = kelvin();
-    command.args(["bench", "paper"]).args(args).arg("--out").arg(place.path("out"));
+    command.args(["bench", "paper", "--disk-seconds", "0.05"]).args(args).arg("--out").arg(place.path("out"));
     command
 }
 
@@ -18,11 +18,14 @@ fn an_item_is_run_printed_beside_the_papers_figures_and_kept() {
         assert!(text.contains(word), "{word}: {text}");
     }
     assert!(told.contains("2 runs, about") && told.contains("[2/2] rw-hotspot5-no-retention in"), "{told}");
-    assert!(String::from_utf8(place.read("out/report.html")).unwrap().contains("<svg"));
+    let page = String::from_utf8(place.read("out/report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("The disks"));
+    assert!(told.contains("the fast disk makes") && told.contains("the slow disk makes"), "{told}");
     assert!(
         String::from_utf8(place.read("out/table3.csv")).unwrap().starts_with("version,promoted,retained")
     );
     let json: serde_json::Value = serde_json::from_slice(&place.read("out/report.json")).unwrap();
+    assert!(json["devices"]["slow"]["random_reads"][1]["per_second"].as_f64().unwrap() > 0.0, "{json}");
     assert!(json["runs"]["rw-hotspot5-kelvin"]["time_series"][0]["ops"].is_u64(), "{json}");
     assert!(!place.path("out/stores").exists());
 

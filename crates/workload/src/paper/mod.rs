@@ -26,7 +26,9 @@ pub use item::{Item, RunSpec, Variant};
 pub use scale::Scale;
 pub use table::Table;
 
+use crate::device::{self, Device};
 use crate::dirs;
+use crate::kelvin::device_limits;
 use crate::options::DeviceLimits;
 use crate::runner::Progress;
 use store::{Places, asked, differences, result_path};
@@ -56,6 +58,8 @@ pub struct Order {
     pub only: Vec<String>,
     /// In the item `reference` Kelvin stands like this too.
     pub variant: Variant,
+    /// Seconds of each measurement of the two disks; 0 for none.
+    pub device_seconds: f64,
 }
 
 /// Told what happens.
@@ -79,6 +83,8 @@ pub struct Paper {
     pub scale: Scale,
     /// Every run and its report.
     pub runs: Vec<(RunSpec, Value)>,
+    /// What the disks do, the fast one and the slow one, measured before the runs; empty if they were not measured.
+    pub devices: Vec<(&'static str, Device)>,
 }
 
 impl Order {
@@ -153,6 +159,58 @@ impl Order {
     }
 }
 
+/// The file with what the disks do.
+const DEVICES: &str = "devices.json";
+/// Both disks, as reports call them.
+const DISKS: [&str; 2] = ["fast", "slow"];
+/// Bytes of the file that a disk is measured with.
+const DEVICE_BYTES: u64 = 64 << 20;
+
+fn devices_json(devices: &[(&'static str, Device)]) -> Value {
+    devices
+        .iter()
+        .map(|(name, device)| ((*name).to_string(), device.to_json()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+impl Order {
+    /// What the disks do: measured where `is_due`, or else as it was when the runs were made.
+    fn devices(
+        &self,
+        places: &Places,
+        is_due: bool,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Vec<(&'static str, Device)>> {
+        let path = self.out.join(DEVICES);
+        let kept = dirs::read_json(&path).unwrap_or_default();
+        let kept: Option<Vec<_>> =
+            DISKS.iter().map(|name| Some((*name, Device::of_json(&kept[*name])?))).collect();
+        if self.device_seconds <= 0.0 || !is_due {
+            return Ok(kept.unwrap_or_default());
+        }
+        let limits = self.plan().first().map(|run| device_limits(&run.options.limits)).unwrap_or_default();
+        let mut devices = Vec::new();
+        for ((name, dir), limits) in DISKS.into_iter().zip([&places.fast, &places.slow]).zip(limits) {
+            let device = device::measure(&device::Order {
+                dir: dir.clone(),
+                file_bytes: DEVICE_BYTES.min(self.scale.fast_bytes()),
+                seconds: self.device_seconds,
+                threads: self.threads,
+                limits,
+            })?;
+            let (reads, bytes) = (device.reads[1].per_second, device.read_bytes_per_s);
+            watcher.note(&format!(
+                "the {name} disk makes {reads:.0} reads a second and {:.0} MB/s",
+                bytes / 1e6
+            ));
+            devices.push((name, device));
+        }
+        dirs::write_whole(&path, &format!("{:#}\n", devices_json(&devices)))?;
+        Ok(devices)
+    }
+}
+
 /// Makes every run that is not there yet, keeps its result, and answers all of them.
 ///
 /// # Errors
@@ -171,6 +229,7 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
         runs.iter().zip(&is_done).filter(|(_, done)| !**done).map(|(run, _)| run.clone()).collect();
     places.check_space(&missing)?;
     watcher.planned(&runs, &is_done);
+    let devices = order.devices(&places, !missing.is_empty(), watcher)?;
     let clock = SystemClock::new();
     for (index, (run, report)) in runs.iter().zip(&mut kept).enumerate() {
         if report.is_some() {
@@ -195,7 +254,7 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
         }
     }
     let runs = runs.into_iter().zip(kept.into_iter().flatten()).collect();
-    Ok(Paper { items: order.items.clone(), scale: order.scale, runs })
+    Ok(Paper { items: order.items.clone(), scale: order.scale, runs, devices })
 }
 
 impl Paper {
@@ -216,7 +275,7 @@ impl Paper {
             .collect();
         let runs: serde_json::Map<String, Value> =
             self.runs.iter().map(|(run, report)| (run.name.clone(), report.clone())).collect();
-        json!({"scale": self.scale.part(), "items": items, "runs": runs})
+        json!({"scale": self.scale.part(), "items": items, "runs": runs, "devices": devices_json(&self.devices)})
     }
 
     /// Writes `report.json`, `report.html` and a CSV file for each item into `out`.

@@ -12,6 +12,7 @@ use super::pairs;
 use super::reference::{ROWS, ReferenceRow};
 use super::tables::{SCORERS, figure, table};
 use super::{Paper, Table};
+use crate::device;
 use crate::generate::stages::STAGES;
 use crate::html::{HEAD, escape, over_time};
 use crate::options::System;
@@ -37,6 +38,11 @@ pub fn html(paper: &Paper) -> Result<String> {
         paper.scale,
         escape(&setup(paper))
     );
+    if !paper.devices.is_empty() {
+        let named: Vec<_> = paper.devices.iter().map(|(name, device)| (*name, device)).collect();
+        let disks = device::table(&named);
+        let _written = writeln!(page, "<h2 id=\"disks\">{}</h2>\n{}", escape(&disks.title), disks.html());
+    }
     for item in &paper.items {
         let table: Table = table(paper, *item);
         let _written = writeln!(page, "<h2 id=\"{item}\">{}</h2>", escape(&table.title));

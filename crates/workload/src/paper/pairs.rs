@@ -274,7 +274,7 @@ mod tests {
             };
             runs.push((run, json!({"ops_per_s_last10": rate, "fast_hit_rate_last10": hits, "best_possible_hit_rate": 0.95})));
         }
-        let paper = Paper { items: vec![Item::Speedup], scale: scale(), runs };
+        let paper = Paper { items: vec![Item::Speedup], scale: scale(), runs, devices: Vec::new() };
         let table = speedup(&paper);
         // 1000 over 5 % is 20 k; of RW three of four are reads.
         let expected =
@@ -290,7 +290,7 @@ mod tests {
             let rate = if run.options.system == System::Kelvin { 990 + number } else { 1000 };
             runs.push((run, json!({"ops_per_s": rate, "bytes": {"fast_written": 0, "slow_written": 0}})));
         }
-        let paper = Paper { items: vec![Item::Uniform], scale: scale(), runs };
+        let paper = Paper { items: vec![Item::Uniform], scale: scale(), runs, devices: Vec::new() };
         let table = uniform(&paper);
         assert_eq!(table.rows[3][..4].join(" | "), "RO, median | - | - | 99.3 %");
         assert_eq!(table.rows[3][6], "-", "of nothing written there is no ratio");

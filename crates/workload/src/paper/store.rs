@@ -187,7 +187,7 @@ fn needed_bytes(runs: &[RunSpec]) -> [u64; 2] {
 #[must_use]
 pub fn asked(options: &BenchOptions) -> Value {
     let limits = &options.limits;
-    json!({
+    let mut asked = json!({
         "system": options.system.name(),
         "hotness": options.hotness().map(kelvin::Hotness::name),
         "hot_set_bytes": options.hot_set_bytes,
@@ -208,7 +208,11 @@ pub fn asked(options: &BenchOptions) -> Value {
         "slow_read_iops": limits.slow_read_iops,
         "slow_bandwidth": limits.slow_bandwidth,
         "seed": options.seed,
-    })
+    });
+    if let Some(latency) = limits.slow_latency {
+        asked["slow_latency_ms"] = json!(latency.as_secs_f64() * 1e3);
+    }
+    asked
 }
 
 /// The settings in which two of [`asked`] differ, for people.

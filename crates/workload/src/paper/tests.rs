@@ -53,6 +53,7 @@ fn order(out: &Path, items: &[Item]) -> Order {
         keep_stores: false,
         only: Vec::new(),
         variant: Variant::default(),
+        device_seconds: 0.05,
     }
 }
 
@@ -85,7 +86,7 @@ fn everything_runs_is_reported_and_is_not_run_again() {
     }
     paper.write(dir.path()).unwrap();
     let mut expected: Vec<String> = Item::ALL.iter().map(|item| format!("{item}.csv")).collect();
-    expected.extend(["report.html", "report.json", "runs"].map(String::from));
+    expected.extend(["devices.json", "report.html", "report.json", "runs"].map(String::from));
     expected.sort();
     assert_eq!(names(dir.path()), expected, "the stores are gone, the results are there");
     for item in Item::ALL {
@@ -97,7 +98,7 @@ fn everything_runs_is_reported_and_is_not_run_again() {
     assert_eq!(json["runs"].as_object().unwrap().len(), plan.len());
     assert_eq!(json["items"]["table3"]["rows"].as_array().unwrap().len(), 3);
     let page = page::html(&paper).unwrap();
-    assert_eq!(page.matches("<h2").count(), Item::ALL.len());
+    assert_eq!(page.matches("<h2").count(), Item::ALL.len() + 1, "one for the disks");
     assert!(
         page.matches("<svg").count() >= 10 && !page.contains("src=") && !page.contains("href="),
         "it needs nothing else"
@@ -108,6 +109,7 @@ fn everything_runs_is_reported_and_is_not_run_again() {
     assert_eq!((again.begun.len(), again.done_before), (0, plan.len()));
     // Of the runs the JSON on disk may round the last digit.
     assert!(kept.to_json()["items"] == paper.to_json()["items"]);
+    assert_eq!(kept.devices, paper.devices, "not measured again");
 }
 
 #[test]
@@ -189,6 +191,7 @@ fn tables_stand_in_the_papers_order_with_its_figures_scaled_to_the_operations() 
         items: vec![Item::Table3],
         scale: "1/1000".parse().unwrap(),
         runs: runs.into_iter().zip([report(40_000_000, 0.94), report(0, 0.7)]).collect(),
+        devices: Vec::new(),
     };
     let table = tables::table(&paper, Item::Table3);
     assert_eq!(
