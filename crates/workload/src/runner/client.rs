@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     mark: u64,
     start: Duration,
     cpu_start: Duration,
+    /// Processor time, nanoseconds, that watching took since then.
+    watching_ns: AtomicU64,
     slow_hits_start: Option<u64>,
     /// Clients at work; `ended` tells when one is done.
     pub(super) working: AtomicUsize,
@@ -73,9 +75,9 @@ pub(crate) struct Shared {
     pub(super) marked: Mutex<Vec<Sample>>,
 }
 
-/// Processor time that the subject has used so far.
-fn cpu_time(stage: &Stage<'_>) -> Duration {
-    stage.subject.used().map_or_else(process::cpu_time, |used| used.cpu)
+/// Processor time that the subject has used so far: that of the process but for `watching`.
+fn cpu_time(stage: &Stage<'_>, watching: Duration) -> Duration {
+    stage.subject.used().map_or_else(|| process::cpu_time().saturating_sub(watching), |used| used.cpu)
 }
 
 impl Shared {
@@ -83,7 +85,8 @@ impl Shared {
         Self {
             slow_hits_start: stage.subject.counters().slow_hits,
             start: stage.clock.now(),
-            cpu_start: cpu_time(stage),
+            cpu_start: cpu_time(stage, Duration::ZERO),
+            watching_ns: AtomicU64::new(0),
             total,
             done: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -96,17 +99,23 @@ impl Shared {
         }
     }
 
+    /// Watching has taken so much processor time: it is not the subject's.
+    pub(super) fn watched(&self, time: Duration) {
+        self.watching_ns.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
     /// The phase as it is now.
     pub(super) fn sample(&self, stage: &Stage<'_>) -> Sample {
         let ops = self.done.load(Ordering::Relaxed);
         let reads = self.reads.load(Ordering::Relaxed);
         let Counters { slow_hits, hot_set, .. } = stage.subject.counters();
+        let watching = Duration::from_nanos(self.watching_ns.load(Ordering::Relaxed));
         Sample {
             seconds: stage.clock.now().saturating_sub(self.start).as_secs_f64(),
             ops,
             reads,
             slow_hits: slow_hits.zip(self.slow_hits_start).map(|(now, then)| now.saturating_sub(then)),
-            cpu_seconds: cpu_time(stage).saturating_sub(self.cpu_start).as_secs_f64(),
+            cpu_seconds: cpu_time(stage, watching).saturating_sub(self.cpu_start).as_secs_f64(),
             hot_set,
         }
     }

@@ -1,9 +1,10 @@
 //! The runner on a map in memory, and on one that answers wrongly once: every wrong answer must fail the run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use kelvin_base::{OrderedStore, PointStore, SystemClock};
+use kelvin_base::{OrderedStore, PointStore, SystemClock, process};
 
 use super::*;
 use crate::options::System;
@@ -193,4 +194,18 @@ fn a_warm_up_reads_and_is_not_counted() {
         })
         .unwrap();
     assert_eq!(records, 500 + inserts, "a warm-up inserts nothing");
+}
+
+#[test]
+fn what_watching_takes_is_not_the_subjects() {
+    let (options, subject, clock) = (options("RO", "uniform"), MemorySubject::new(), SystemClock::new());
+    let stage = Stage { options: &options, subject: &subject, clock: &clock };
+    let shared = client::Shared::new(&stage, None, 1);
+    let begun = process::cpu_time();
+    while process::cpu_time() == begun {}
+    let all = shared.sample(&stage).cpu_seconds;
+    assert!(all > 0.0);
+    // More than all threads together have taken.
+    shared.watched(process::cpu_time() + Duration::from_secs(3600));
+    assert!(shared.sample(&stage).cpu_seconds.abs() < f64::EPSILON, "after {all}");
 }

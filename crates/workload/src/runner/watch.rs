@@ -91,6 +91,8 @@ struct Watch<'a> {
     phase: Phase,
     seconds_total: Option<f64>,
     dirs: [Option<PathBuf>; 2],
+    /// Processor time of this thread when it began to watch.
+    cpu_start: Duration,
     samples: Vec<Sample>,
     peaks: Peaks,
     /// How often progress was told.
@@ -101,6 +103,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn sample(&mut self) {
+        self.shared.watched(process::thread_cpu_time().saturating_sub(self.cpu_start));
         self.samples.push(self.shared.sample(self.stage));
     }
 
@@ -198,6 +201,7 @@ impl Stage<'_> {
             phase,
             seconds_total: extent.seconds,
             dirs: [Some(self.options.fast_dir()), self.options.slow_dir()],
+            cpu_start: process::thread_cpu_time(),
             samples: Vec::new(),
             peaks: Peaks::default(),
             told: 0,
