@@ -370,6 +370,18 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::flush_tests::a_hotspot_that_moves_takes_the_place_of_the_old_one_though_nobody_writes",
     ),
     bug(
+        "merge-step-cuts-a-table",
+        LIMITS,
+        Lsm,
+        "compaction::pick::hot::tests::no_step_of_a_merge_reads_more_than_is_set_aside_for_one",
+    ),
+    bug(
+        "merge-step-forgets-what-began-before",
+        LIMITS,
+        Lsm,
+        "compaction::pick::hot::tests::no_step_of_a_merge_reads_more_than_is_set_aside_for_one",
+    ),
+    bug(
         "promotion-without-room",
         LIMITS,
         Lsm,

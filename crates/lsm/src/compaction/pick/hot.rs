@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kelvin_base::{HotTracker, KeyRange, Tier};
+use kelvin_base::{HotTracker, KeyRange, Tier, seeded_bug};
 
 use super::build::{hull, with_framing};
 use super::{PickInput, Plan, Reason};
@@ -152,12 +152,12 @@ fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>], step_
     }
     let table_bytes = input.config.table_bytes[Tier::Fast.index()].max(1);
     let input_bytes: u64 = group.iter().map(|run| run.bytes).sum();
-    // What a step reads is that part of all runs which it takes of the largest.
-    let of_base_bytes = base.bytes / (input_bytes / table_bytes / step_tables).max(1);
+    let boundaries = steps(&group, &base, step_tables.saturating_mul(table_bytes));
+    let step_bytes = largest_step(&group, &smallest, &boundaries);
     let mut plan = Plan {
         inputs: group.iter().map(|run| (run.level, run.tables.to_vec())).collect(),
         target_file_bytes: table_bytes,
-        boundaries: steps(base.tables, of_base_bytes),
+        boundaries,
         input_bytes,
         smallest,
         largest,
@@ -166,24 +166,51 @@ fn merge_runs(input: &PickInput<'_>, version: &Version, group: &[Run<'_>], step_
     // A table is removed once the steps have passed its end: of each run one is there twice at most.
     let largest_of = |run: &Run<'_>| run.tables.iter().map(|file| file.meta.size_bytes).max();
     let twice_bytes: u64 = others.iter().filter_map(largest_of).sum();
-    let step_bytes = of_base_bytes.saturating_add(table_bytes).min(base.bytes);
-    let step_bytes = step_bytes.saturating_mul(input_bytes.div_ceil(base.bytes.max(1)));
-    plan.step_bytes = with_framing(&plan, step_bytes.min(input_bytes), table_bytes);
+    plan.step_bytes = with_framing(&plan, step_bytes, table_bytes);
     plan.space_bytes[Tier::Fast.index()] = plan.step_bytes + twice_bytes.min(input_bytes - base.bytes);
     Some(plan)
 }
 
-/// First keys of those of `tables` at which a step begins, about `bytes` behind the one before.
-fn steps(tables: &[Arc<TableFile>], bytes: u64) -> Vec<Bytes> {
+/// Keys at which a step of a merge of `runs` into `base`, one of them, begins: behind tables of about `bytes`, and within no table of `base`, since what a
+/// step writes stands among those. Where `base` has no tables the others' say how long a step is: it need not reach as far as they do.
+fn steps(runs: &[&Run<'_>], base: &Run<'_>, bytes: u64) -> Vec<Bytes> {
+    let is_within = |key: &Bytes| {
+        let at = base.tables.partition_point(|file| file.meta.largest < *key);
+        base.tables.get(at).is_some_and(|file| file.meta.smallest < *key)
+            && !seeded_bug!("merge-step-cuts-a-table")
+    };
+    let mut tables: Vec<&Arc<TableFile>> = runs.iter().flat_map(|run| run.tables).collect();
+    tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
     let (mut begins, mut since_bytes) = (Vec::new(), 0);
     for file in tables {
-        if since_bytes > 0 && since_bytes >= bytes {
-            begins.push(file.meta.smallest.clone());
+        let key = &file.meta.smallest;
+        if since_bytes >= bytes && !is_within(key) && begins.last() != Some(key) {
+            begins.push(key.clone());
             since_bytes = 0;
         }
         since_bytes += file.meta.size_bytes;
     }
     begins
+}
+
+/// The most that the tables have which one of the steps meets, bytes: it can write no more.
+fn largest_step(runs: &[&Run<'_>], smallest: &Bytes, begins: &[Bytes]) -> u64 {
+    let met = |from: &Bytes, to: Option<&Bytes>| -> u64 {
+        let of_run = |run: &&Run<'_>| {
+            let is_before = |file: &Arc<TableFile>| {
+                file.meta.largest < *from
+                    || seeded_bug!("merge-step-forgets-what-began-before") && file.meta.smallest < *from
+            };
+            let first = run.tables.partition_point(is_before);
+            let met =
+                run.tables[first..].iter().take_while(|file| to.is_none_or(|to| file.meta.smallest < *to));
+            met.map(|file| file.meta.size_bytes).sum::<u64>()
+        };
+        runs.iter().map(of_run).sum()
+    };
+    let froms = std::iter::once(smallest).chain(begins);
+    let tos = begins.iter().map(Some).chain([None]);
+    froms.zip(tos).map(|(from, to)| met(from, to)).max().unwrap_or(0)
 }
 
 /// Removes the smallest run, or where that is a large one, a few tables of it, those that were rid of what is cold the longest ago: the room is
@@ -205,4 +232,85 @@ fn give_up(version: &Version, runs: &[Run<'_>]) -> Option<Plan> {
         let nothing = Plan::new(version.keyspace, Reason::HotRuns, LEVELS_FAST, Tier::Fast);
         Plan { evicts, trivial_move: true, ..nothing }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_base::hash64;
+
+    use super::*;
+    use crate::version::TableOpener;
+    use crate::version::tests::{NoTables, meta};
+
+    fn table(first: u64, last: u64, bytes: u64) -> Arc<TableFile> {
+        let opener: Arc<dyn TableOpener> = Arc::new(NoTables::default());
+        let mut facts = meta(1, &format!("{first:06}"), &format!("{last:06}"));
+        facts.size_bytes = bytes;
+        Arc::new(TableFile::new(facts, opener))
+    }
+
+    fn run(tables: &[Arc<TableFile>]) -> Run<'_> {
+        Run { level: LEVELS_FAST, bytes: bytes_of(tables), tables }
+    }
+
+    /// What the steps of a merge of `runs`, of which the last is the largest, read at most, after a look at where they begin.
+    fn checked_steps(runs: &[Vec<Arc<TableFile>>]) -> u64 {
+        let runs: Vec<Run<'_>> = runs.iter().map(|tables| run(tables)).collect();
+        let all: Vec<&Run<'_>> = runs.iter().collect();
+        let base = all.last().unwrap();
+        let begins = steps(&all, base, 4000);
+        let smallest = all.iter().map(|run| &run.tables[0].meta.smallest).min().unwrap();
+        let most = largest_step(&all, smallest, &begins);
+        let mut from = Some(smallest);
+        for to in begins.iter().map(Some).chain([None]) {
+            let met =
+                |file: &&Arc<TableFile>| file.meta.meets(from.map(Bytes::as_ref), to.map(Bytes::as_ref));
+            let read: u64 =
+                all.iter().flat_map(|run| run.tables).filter(met).map(|file| file.meta.size_bytes).sum();
+            assert!(read > 0 && read <= most, "{read} of {most}");
+            if let Some(to) = to {
+                assert!(from < Some(to), "in order");
+                let is_cut = |file: &Arc<TableFile>| file.meta.smallest < *to && *to <= file.meta.largest;
+                assert!(!base.tables.iter().any(is_cut), "a table of the run stays whole");
+            }
+            from = to;
+        }
+        most
+    }
+
+    #[test]
+    fn no_step_of_a_merge_reads_more_than_is_set_aside_for_one() {
+        for seed in 0..300_u64 {
+            let draw = |run: u64, table: u64, what: u64| {
+                hash64(&(seed << 24 | run << 16 | table << 8 | what).to_le_bytes())
+            };
+            let mut runs: Vec<Vec<Arc<TableFile>>> = (0..1 + seed % 5)
+                .map(|run| {
+                    let mut at = draw(run, 0, 0) % 3000;
+                    let tables = (0..1 + draw(run, 0, 1) % 30).map(|number| {
+                        let first = at + draw(run, number, 2) % 200;
+                        let last = first + draw(run, number, 3) % 200;
+                        at = last + 1;
+                        table(first, last, 1 + draw(run, number, 4) % 1500)
+                    });
+                    tables.collect()
+                })
+                .collect();
+            runs.sort_by_key(|tables| bytes_of(tables));
+            checked_steps(&runs);
+        }
+    }
+
+    #[test]
+    fn where_the_largest_run_has_no_tables_steps_are_short_too() {
+        let run = |tables: std::ops::Range<u64>| -> Vec<_> {
+            tables.map(|number| table(number * 10, number * 10 + 9, 1000)).collect()
+        };
+        // The larger one was given up up to its middle, or behind it.
+        for base in [run(20..41), run(0..21)] {
+            let most = checked_steps(&[run(10..30), base]);
+            assert!(most <= 6000, "{most} of 41,000");
+        }
+        assert!(checked_steps(&[run(0..20), run(20..41)]) <= 5000, "nothing lies twice");
+    }
 }
