@@ -224,6 +224,8 @@ impl Engine {
             Pressure::Stop(_) => true,
             Pressure::None | Pressure::Delay { .. } => false,
         };
+        // What goes down makes room as soon as the promotion that it waits for has ended: copies need not be given up for that.
+        let may_go_down = !work.promotion.is_running || seeded_bug!("copies-go-while-a-promotion-runs");
         PickInput {
             versions,
             config,
@@ -233,7 +235,7 @@ impl Engine {
             free_bytes: [free(Tier::Fast), free(Tier::Slow)],
             kept_bytes,
             wants_room,
-            needs_room: is_stopped && is_quiet,
+            needs_room: is_stopped && is_quiet && may_go_down,
             tracker: self.hotness.is_on().then(|| &**self.hotness.tracker()),
             held: work.held_compactions(self.slow_compactions_max()),
         }

@@ -370,6 +370,12 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::flush_tests::a_hotspot_that_moves_takes_the_place_of_the_old_one_though_nobody_writes",
     ),
     bug(
+        "copies-go-while-a-promotion-runs",
+        LIMITS,
+        Lsm,
+        "promotion::flush_tests::no_copy_gives_way_to_writers_while_what_would_make_room_only_waits_for_a_promotion",
+    ),
+    bug(
         "merge-step-cuts-a-table",
         LIMITS,
         Lsm,

@@ -14,6 +14,7 @@ use crate::db::testing::{Step, World, begin_step, key, lay_floor, push_down, put
 use crate::options::{HotParts, Hotness, Options};
 use crate::space::Priority;
 use crate::version::{FIRST_SLOW, LEVELS_FAST};
+use crate::write::stall::{Pressure, Reason};
 
 const RECORDS: usize = 3_000;
 
@@ -288,6 +289,32 @@ fn no_compaction_of_the_slow_tier_begins_while_a_promotion_is_under_way() {
     world.settle();
     assert_value(&db, 5, Some("two"));
     assert!(db.state.view().version.levels[..LEVELS_FAST].iter().all(|level| level.tables.is_empty()));
+}
+
+#[test]
+fn no_copy_gives_way_to_writers_while_what_would_make_room_only_waits_for_a_promotion() {
+    let world = World::new();
+    let db = open(&world);
+    let needs_room = || {
+        let work = db.engine.work.lock();
+        let (config, versions) = (db.engine.pick_config_now(), db.engine.versions_now());
+        db.engine.pick_input(&config, &versions, &work, 0).needs_room
+    };
+    world.settle();
+    db.engine.pressure.replace(Pressure::Stop(Reason::LevelZero));
+    assert!(needs_room(), "nothing else makes any");
+    for number in 0..RECORDS {
+        (0..2).for_each(|_| assert_value(&db, number, Some("one")));
+        if db.engine.work.lock().promotion.is_running() {
+            break;
+        }
+    }
+    assert!(db.engine.work.lock().promotion.is_running(), "queued, not run");
+    db.engine.pressure.replace(Pressure::Stop(Reason::LevelZero));
+    assert!(!needs_room());
+    world.settle();
+    db.engine.pressure.replace(Pressure::Stop(Reason::LevelZero));
+    assert!(needs_room());
 }
 
 #[test]
