@@ -24,6 +24,7 @@ pub(crate) fn settings(options: &BenchOptions) -> Options {
         .memory(options.memory)
         .durability(Durability::Os)
         .compression(CompressionChoice::None);
+    settings.listener.clone_from(&options.listener);
     if let Some((dir, bytes)) = options.slow_dir().zip(options.fast_capacity) {
         let hotness = options.hotness().unwrap_or(Hotness::Off);
         settings = settings.slow(dir.join(STORE)).fast_capacity(bytes).advanced(|a| {

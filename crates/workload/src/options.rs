@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use kelvin::events::Listener;
 use kelvin::{HotParts, Hotness};
 use kelvin_base::{Error, Result};
 
@@ -261,6 +262,8 @@ pub struct BenchOptions {
     pub reuse: bool,
     /// RocksDB only: collect its statistics (costs it processor time). `None`: only where the hit rate needs them.
     pub peer_statistics: Option<bool>,
+    /// Kelvin's systems only: is told what happens in the store, from its opening for the load phase on.
+    pub listener: Option<Listener>,
 }
 
 impl BenchOptions {
@@ -290,6 +293,7 @@ impl BenchOptions {
             seed: 1,
             reuse: false,
             peer_statistics: None,
+            listener: None,
         }
     }
 
@@ -361,6 +365,10 @@ impl BenchOptions {
             let what = format!("system {} has two tiers", self.system);
             return refuse(&what, "give --slow DIR and --fast-capacity BYTES");
         }
+        if self.system.is_rocksdb() && self.listener.is_some() {
+            let what = format!("system {} tells of no events", self.system);
+            return refuse(&what, "leave --events out, or measure a system of Kelvin's");
+        }
         if self.system.is_rocksdb() && !self.limits.is_none() {
             return refuse(
                 "the emulated disks of --slow-read-iops and its kind cannot slow down RocksDB, which opens its own files",
@@ -373,6 +381,8 @@ impl BenchOptions {
 
 #[cfg(test)]
 mod tests {
+    use kelvin::events::Event;
+
     use super::*;
 
     #[test]
@@ -408,5 +418,14 @@ mod tests {
         assert!(options.check().is_ok());
         options.limits.slow_read_iops = Some(1000);
         assert!(options.check().unwrap_err().to_string().contains("bench/tiers.sh"));
+    }
+
+    #[test]
+    fn events_are_asked_of_kelvin_alone() {
+        let listener = Listener(std::sync::Arc::new(|_: &Event| {}));
+        let options =
+            |system| BenchOptions { listener: Some(listener.clone()), ..BenchOptions::new(system, "x") };
+        assert!(options(System::FastOnly).check().is_ok());
+        assert!(options(System::RocksdbFast).check().unwrap_err().to_string().contains("--events"));
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kelvin::events::EventListener;
 use kelvin::{Db, Env, Options};
 use kelvin_base::{Clock, Error, OrderedStore, PointStore, Result, ThreadPool};
 use kelvin_sim::world::{Cores, World, WorldClock};
@@ -35,16 +34,11 @@ pub struct Machine {
     pub disks: [Limits; 2],
 }
 
-/// Runs the benchmark of `options` on `machine`, and tells `listener` of what happens in the store.
+/// Runs the benchmark of `options` on `machine`.
 ///
 /// # Errors
 /// As [`crate::run`]; `InvalidArgument` for a system that is not Kelvin, for options that need real directories, and for a machine that does nothing.
-pub fn simulate(
-    options: &BenchOptions,
-    machine: &Machine,
-    listener: Option<Arc<dyn EventListener>>,
-    progress: &mut dyn Progress,
-) -> Result<Report> {
+pub fn simulate(options: &BenchOptions, machine: &Machine, progress: &mut dyn Progress) -> Result<Report> {
     options.check()?;
     if options.system.is_rocksdb() || options.reuse {
         return Err(Error::invalid("only Kelvin's own systems can be simulated, and they begin empty")
@@ -62,11 +56,7 @@ pub fn simulate(
     }
     World::run(|world| {
         let clock: Arc<dyn Clock> = Arc::new(WorldClock::new(Arc::clone(world), START_UNIX_MILLIS));
-        let mut settings = settings(options);
-        if let Some(listener) = listener {
-            settings = settings.listener(listener);
-        }
-        let subject = Simulated::open(settings, options.seed, machine, world, &clock)?;
+        let subject = Simulated::open(settings(options), options.seed, machine, world, &clock)?;
         run_on(options, &subject, &*clock, progress)
     })
 }
@@ -226,12 +216,12 @@ mod tests {
 
     #[test]
     fn a_simulation_is_the_same_to_the_byte_each_time() {
-        let run = || simulate(&options(System::Kelvin), &MACHINE, None, &mut NoProgress).unwrap();
+        let run = || simulate(&options(System::Kelvin), &MACHINE, &mut NoProgress).unwrap();
         let (first, second) = (run().to_json(), run().to_json());
         assert_eq!(first.to_string(), second.to_string());
         let mut other = options(System::Kelvin);
         other.seed = 2;
-        let other = simulate(&other, &MACHINE, None, &mut NoProgress).unwrap().to_json();
+        let other = simulate(&other, &MACHINE, &mut NoProgress).unwrap().to_json();
         assert_ne!(first.to_string(), other.to_string(), "it is the seed that decides");
     }
 
@@ -240,7 +230,7 @@ mod tests {
         let mut options = options(System::FastOnly);
         (options.workload, options.keys) = (crate::Workload::Ro, crate::KeyDistribution::Uniform);
         let speed = |machine: &Machine| {
-            let report = simulate(&options, machine, None, &mut NoProgress).unwrap();
+            let report = simulate(&options, machine, &mut NoProgress).unwrap();
             (report.whole.ops_per_s, report.whole.cpu_us_per_op)
         };
         let (idle, cpu) = speed(&MACHINE);
@@ -261,7 +251,7 @@ mod tests {
         let refused = |change: &dyn Fn(&mut BenchOptions)| {
             let mut options = options(System::Kelvin);
             change(&mut options);
-            simulate(&options, &MACHINE, None, &mut NoProgress).unwrap_err().to_string()
+            simulate(&options, &MACHINE, &mut NoProgress).unwrap_err().to_string()
         };
         assert!(
             refused(&|options| options.system = System::RocksdbFat).contains("only Kelvin's own systems")
@@ -271,7 +261,7 @@ mod tests {
         let mut machine = MACHINE;
         machine.disks[1].read_bandwidth = Some(0);
         for machine in [machine, Machine { cores: 0, ..MACHINE }] {
-            let error = simulate(&options(System::Kelvin), &machine, None, &mut NoProgress).unwrap_err();
+            let error = simulate(&options(System::Kelvin), &machine, &mut NoProgress).unwrap_err();
             assert!(error.to_string().contains("does nothing"), "{error}");
         }
     }

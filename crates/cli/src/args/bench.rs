@@ -61,6 +61,9 @@ pub struct ResultArgs {
     /// Write a report with plots to this file
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
+    /// Write what happens in the store, and when, to this file; - is stderr
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub events: Option<PathBuf>,
 }
 
 /// What is run: a system, a workload, and how much of it.

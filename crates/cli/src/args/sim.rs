@@ -1,7 +1,5 @@
 //! `sim`: a benchmark in simulated time.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::bench::{ResultArgs, WorkArgs};
@@ -56,9 +54,6 @@ pub struct Sim {
     /// What each access of the slow disk takes at least, microseconds
     #[arg(long, value_name = "US", default_value_t = 100, help_heading = "Machine")]
     pub slow_latency_us: u64,
-    /// Write what happens in the store, and when, to this file; - is stderr
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub events: Option<PathBuf>,
     #[command(flatten)]
     pub results: ResultArgs,
 }

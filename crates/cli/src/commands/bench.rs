@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
+use kelvin::events::Listener;
 use kelvin::{Error, HotParts};
 use kelvin_workload::{
     BenchOptions, DeviceLimits, Progress, ProgressUpdate, Report, System, compare, html, run as measure,
@@ -16,6 +17,7 @@ use tempfile::TempDir;
 
 use crate::args::bench::{Bench, DiskArgs, ResultArgs, WorkArgs};
 use crate::args::paper::BenchCommand;
+use crate::events;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::files::{Output, is_dash};
 use crate::output::print;
@@ -38,9 +40,12 @@ pub fn run(args: &Bench) -> Outcome {
     }
     let system: System = args.work.system.parse()?;
     let other = args.vs.as_deref().map(str::parse::<System>).transpose()?;
+    let listener = listener(&args.results, 1 + usize::from(other.is_some()))?;
     let disks = Disks::new(&args.disks, args.reuse)?;
     let mut bar = Bar::default();
-    let mut one = |system: System| measure(&options(args, system, &disks)?, &mut bar);
+    let mut one = |system: System| {
+        measure(&BenchOptions { listener: listener.clone(), ..options(args, system, &disks)? }, &mut bar)
+    };
     let (reports, table, json) = match other {
         Some(other) => {
             let comparison = compare(system, other, args.runs, &mut one)?;
@@ -56,6 +61,16 @@ pub fn run(args: &Bench) -> Outcome {
     };
     bar.finish();
     tell(&args.results, &table, &json, &reports)
+}
+
+/// Who is told of the events of the store, if `--events` is given.
+pub(super) fn listener(to: &ResultArgs, systems: usize) -> Result<Option<Listener>, Failure> {
+    if to.events.is_some() && systems > 1 {
+        return Err(Error::invalid("--events is for one system: nothing says which one an event is of")
+            .advice("measure each alone, with --reuse if the stores are to be loaded once")
+            .into());
+    }
+    Ok(to.events.as_deref().map(events::listener).transpose()?.map(Listener))
 }
 
 /// Prints the table, or the JSON in its place, and writes the files asked for.

@@ -7,9 +7,8 @@ use kelvin_storage::throttle::Limits;
 use kelvin_workload::simulate::{Machine, simulate};
 use kelvin_workload::{BenchOptions, System};
 
-use super::bench::{Bar, json_of, options_of, tell};
+use super::bench::{Bar, json_of, listener, options_of, tell};
 use crate::args::sim::Sim;
-use crate::events;
 use crate::exit::Outcome;
 
 /// Where the simulated store is: nobody else sees it.
@@ -24,11 +23,11 @@ pub fn run(args: &Sim) -> Outcome {
     let dir = Path::new(DIR);
     let options = BenchOptions {
         slow: system.is_tiered().then(|| dir.join("slow")),
+        listener: listener(&args.results, 1)?,
         ..options_of(&args.work, system, true, &dir.join("fast"), args.fast_capacity, args.memory)?
     };
     let mut bar = Bar::default();
-    let listener = args.events.as_deref().map(events::listener).transpose()?;
-    let report = simulate(&options, &machine(args), listener, &mut bar)?;
+    let report = simulate(&options, &machine(args), &mut bar)?;
     bar.finish();
     let reports = [report];
     tell(&args.results, &reports[0].table(), &json_of(&reports), &reports)

@@ -14,7 +14,7 @@ use kelvin_workload::{BenchOptions, Comparison, Report, System};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::bench::{Bar, DATA_OVER_FAST, Disks, json_of, limits, tell};
+use super::bench::{Bar, DATA_OVER_FAST, Disks, json_of, limits, listener, tell};
 use crate::args::trace::{MakeTrace, Trace};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{grouped, print};
@@ -30,6 +30,7 @@ const FAST_CAPACITY_MIN: u64 = 1 << 20;
 pub fn run(args: &Trace) -> Outcome {
     let systems = systems(args)?;
     let malformed = if args.skip_malformed { MalformedLines::Skip } else { MalformedLines::Refuse };
+    let listener = listener(&args.results, systems.len())?;
     let files = TraceFiles::new(&args.files, malformed)?;
     let wanted = PrepareOptions {
         data: args.data,
@@ -49,6 +50,7 @@ pub fn run(args: &Trace) -> Outcome {
     for _ in 0..args.runs.max(1) {
         let one = |system: &System| {
             let options = options(args, *system, systems.len() == 1, &disks, &prepared)?;
+            let options = BenchOptions { listener: listener.clone(), ..options };
             replay(&options, &prepared, &mut bar)
         };
         rounds.push(systems.iter().map(one).collect::<kelvin::Result<Vec<Report>>>()?);

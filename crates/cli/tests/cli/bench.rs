@@ -62,6 +62,17 @@ fn the_tracker_of_hot_records_is_chosen_and_reported() {
 }
 
 #[test]
+fn the_events_of_a_benchmark_are_those_of_one_store() {
+    let place = Place::new();
+    let log = place.path("events.jsonl");
+    stdout(tiny(&place, "a").arg("--events").arg(&log));
+    let events = String::from_utf8(place.read("events.jsonl")).unwrap();
+    assert!(events.lines().any(|line| line.contains("\"event\":\"flushed\"")), "{events}");
+    let (code, told) = failure(tiny(&place, "b").args(["--vs", "fat", "--events", "-"]));
+    assert!(code == 2 && told.contains("--events is for one system"), "{code}: {told}");
+}
+
+#[test]
 fn two_systems_are_compared_and_an_unknown_one_is_refused() {
     let place = Place::new();
     let html = place.path("report.html");
