@@ -4,22 +4,26 @@
 //! go through the one block cache. A table's file is removed when the last version, iterator and lookup let go of it, and never before the
 //! manifest edit that drops it is durable (RELIABILITY M2).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use kelvin_base::sync::Mutex;
-use kelvin_base::{Error, ErrorKind, Executor, Lane, Result, Signal, Tier};
+use kelvin_base::{Clock, Error, ErrorKind, Executor, Lane, Result, Signal, Tier, seeded_bug};
 use kelvin_cache::{ByteCache, Weigh};
 use kelvin_storage::{Create, IoMode, WriteFile};
 use kelvin_table::{Block, BlockCache, Table};
 
 use crate::memory::{Closing, MemoryBudget, MemoryPart, Yielding};
-use crate::options::Config;
-use crate::space::Space;
+use crate::options::{Config, Env};
+use crate::space::{Space, on_disk_bytes};
 use crate::tiers::{Purpose, TierHandle};
 use crate::version::{Slot, TableMeta, TableOpener};
+
+/// A table that is in no version any more goes within so long unless an iterator holds it, or a backup: what reads single records does not
+/// take longer.
+const READ_MAX: Duration = Duration::from_secs(1);
 
 /// What an open file takes beside its table: the handles of the layers it is read through, their names for it.
 const OPEN_FILE_BYTES: u64 = 384;
@@ -120,6 +124,33 @@ impl Closing for Mutex<OpenTables> {
     }
 }
 
+/// A table that is in no version any more and that somebody still reads.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    tier: Tier,
+    bytes: u64,
+    since: Duration,
+}
+
+/// Tables on their way out.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// By number.
+    held: BTreeMap<u64, Held>,
+    /// Files whose removal is queued.
+    removals: usize,
+    /// A timer will raise the signal.
+    wakes: bool,
+}
+
+impl Leaving {
+    /// When the last of the reads that hold tables has let go of them; `None` if none does.
+    fn read_until(&self, now: Duration) -> Option<Duration> {
+        let until = self.held.values().map(|held| held.since + READ_MAX).filter(|until| *until > now).max();
+        until.filter(|_| !seeded_bug!("room-that-reads-hold-is-not-awaited"))
+    }
+}
+
 /// The tables of a store.
 #[derive(Debug)]
 pub struct Files {
@@ -140,8 +171,8 @@ pub struct Files {
     /// Raised when a file was removed.
     pub signal: Arc<Signal>,
     open: Arc<Mutex<OpenTables>>,
-    /// Files whose removal is queued.
-    removals: Arc<AtomicUsize>,
+    clock: Arc<dyn Clock>,
+    leaving: Arc<Mutex<Leaving>>,
 }
 
 impl Files {
@@ -152,7 +183,7 @@ impl Files {
         config: &Config,
         memory: MemoryBudget,
         space: Space,
-        executor: Arc<dyn Executor>,
+        env: &Env,
         signal: Arc<Signal>,
     ) -> Self {
         // Where hot records fill the fast tier, theirs are most of what is wanted again.
@@ -170,10 +201,11 @@ impl Files {
             space,
             mode: config.table_io,
             write_buffer_bytes: config.write_buffer_bytes,
-            executor,
+            executor: Arc::clone(&env.executor),
             signal,
             open,
-            removals: Arc::default(),
+            clock: Arc::clone(&env.clock),
+            leaving: Arc::default(),
         }
     }
 
@@ -223,10 +255,43 @@ impl Files {
         }
     }
 
-    /// True if no removal is queued.
+    /// True while the removal of a file is queued.
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
-        self.removals.load(Ordering::Acquire) == 0
+    pub fn are_removed(&self) -> bool {
+        self.leaving.lock().removals > 0
+    }
+
+    /// True if tables are about to go that take room still: their removal is queued, or a read has not let go of them.
+    #[must_use]
+    pub fn free_soon(&self) -> bool {
+        let leaving = self.leaving.lock();
+        leaving.removals > 0 || leaving.read_until(self.clock.now()).is_some()
+    }
+
+    /// The same for who waits on the signal, which is raised when it has changed.
+    #[must_use]
+    pub fn free_soon_and_tell(&self) -> bool {
+        let mut leaving = self.leaving.lock();
+        let now = self.clock.now();
+        let read_until = leaving.read_until(now);
+        if let Some(until) = read_until.filter(|_| !std::mem::replace(&mut leaving.wakes, true)) {
+            let (leaving, signal) = (Arc::clone(&self.leaving), Arc::clone(&self.signal));
+            self.executor.spawn_after(
+                until - now,
+                Lane::Housekeeping,
+                Box::new(move || {
+                    leaving.lock().wakes = false;
+                    signal.raise();
+                }),
+            );
+        }
+        leaving.removals > 0 || read_until.is_some()
+    }
+
+    /// Bytes of `tier` that tables take which are in no version any more, and which somebody still reads.
+    #[must_use]
+    pub fn held_bytes(&self, tier: Tier) -> u64 {
+        self.leaving.lock().held.values().filter(|held| held.tier == tier).map(|held| held.bytes).sum()
     }
 
     /// Gives the block cache what the other parts leave of the memory limit.
@@ -278,16 +343,24 @@ impl TableOpener for Files {
         }
     }
 
+    fn left(&self, meta: &TableMeta) {
+        let (bytes, since) = (on_disk_bytes(meta.size_bytes), self.clock.now());
+        self.leaving.lock().held.insert(meta.number, Held { tier: meta.tier, bytes, since });
+    }
+
     fn delete(&self, meta: &TableMeta) {
+        let mut leaving = self.leaving.lock();
+        leaving.held.remove(&meta.number);
         let Ok(handle) = self.tier(meta.tier) else { return };
+        leaving.removals += 1;
+        drop(leaving);
         let (handle, space, signal) = (handle.clone(), self.space.clone(), Arc::clone(&self.signal));
-        let (removals, number) = (Arc::clone(&self.removals), meta.number);
-        removals.fetch_add(1, Ordering::AcqRel);
+        let (leaving, number) = (Arc::clone(&self.leaving), meta.number);
         self.executor.spawn(
             Lane::Housekeeping,
             Box::new(move || {
                 remove_table(&handle, &space, number);
-                removals.fetch_sub(1, Ordering::AcqRel);
+                leaving.lock().removals -= 1;
                 signal.raise();
             }),
         );

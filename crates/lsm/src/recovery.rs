@@ -66,14 +66,7 @@ pub fn open(options: Options) -> Result<Arc<Engine>> {
     let signal = Arc::new(Signal::new());
     let space = Space::from_config(&config, tiers.clone(), Arc::clone(&env.clock));
     let memory = MemoryBudget::new(&config);
-    let files = Arc::new(Files::new(
-        tiers,
-        &config,
-        memory,
-        space.clone(),
-        Arc::clone(&env.executor),
-        Arc::clone(&signal),
-    ));
+    let files = Arc::new(Files::new(tiers, &config, memory, space.clone(), &env, Arc::clone(&signal)));
     let mut versions = recover_versions(&config, &env, &files, &mut locks)?;
     versions.rotate_above(config.manifest_bytes_max);
     remove_orphans(&files, &versions)?;

@@ -181,7 +181,7 @@ impl Engine {
         pick(&self.pick_input(&config, versions, work, kept_bytes)).or_else(|| {
             let alone = work.is_quiet() && !self.has_sealed();
             // Asked before how much is free: files that go afterwards only make room.
-            let is_quiet = self.files.is_quiet();
+            let is_quiet = !self.files.free_soon();
             let input = self.pick_input(&config, versions, work, 0);
             let needs_room = input.needs_room || input.wants_room && is_quiet;
             let input = PickInput { needs_room, ..input };
@@ -215,7 +215,7 @@ impl Engine {
     ) -> PickInput<'a> {
         let free = |tier| self.space.available(tier, Priority::Essential).unwrap_or(u64::MAX);
         // Asked before how much is free: files that go afterwards only make room.
-        let is_quiet = self.files.is_quiet();
+        let is_quiet = !self.files.free_soon();
         let debt = self.space_debt();
         let wants_room = debt.is_some_and(|debt| debt.amount > debt.slow_at);
         let is_stopped = match self.pressure.load() {
@@ -341,7 +341,7 @@ impl Engine {
     fn failed(&self, kind: Kind, error: &Error) {
         let mut work = self.work.lock();
         // Work in flight gives its space back when it ends: a flush that found none waits and has not failed.
-        let frees_soon = !work.running.is_empty() || !self.files.is_quiet();
+        let frees_soon = !work.running.is_empty() || self.files.free_soon();
         if kind == Kind::Flush && error.kind() == ErrorKind::NoSpace && frees_soon {
             work.held.insert(kind);
             drop(work);
@@ -418,7 +418,7 @@ impl Engine {
     pub(crate) fn retry_waiting_flush(&self) {
         let mut work = self.work.lock();
         let waits = work.held.contains(&Kind::Flush) && !work.delays.contains_key(&Kind::Flush);
-        if waits && work.running.is_empty() && self.files.is_quiet() {
+        if waits && work.running.is_empty() && !self.files.free_soon() {
             work.held.remove(&Kind::Flush);
             drop(work);
             self.schedule();

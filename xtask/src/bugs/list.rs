@@ -376,6 +376,12 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::flush_tests::no_copy_gives_way_to_writers_while_what_would_make_room_only_waits_for_a_promotion",
     ),
     bug(
+        "room-that-reads-hold-is-not-awaited",
+        LIMITS,
+        Lsm,
+        "promotion::flush_tests::no_copy_gives_way_for_the_room_that_a_read_still_holds_unless_it_holds_it_for_long",
+    ),
+    bug(
         "merge-step-cuts-a-table",
         LIMITS,
         Lsm,

@@ -222,7 +222,7 @@ impl Engine {
         }
         self.signal.raise();
         self.signal.wait_for(&*self.env.executor, || {
-            (self.work.lock().is_quiet() && self.files.is_quiet()).then_some(())
+            (self.work.lock().is_quiet() && !self.files.are_removed()).then_some(())
         });
         self.hotness.close();
         let flushed = self.log.lock().flush_at_close(self);

@@ -12,7 +12,7 @@ use crate::compaction::pick::{Forced, pick_forced};
 use crate::db::Db;
 use crate::db::testing::{Step, World, begin_step, key, lay_floor, push_down, put_on_slow, value};
 use crate::options::{HotParts, Hotness, Options};
-use crate::space::Priority;
+use crate::space::{Priority, Reservation};
 use crate::version::{FIRST_SLOW, LEVELS_FAST};
 use crate::write::stall::{Pressure, Reason};
 
@@ -380,25 +380,55 @@ fn a_merge_of_runs_that_ends_for_want_of_room_goes_on_where_it_ended() {
     assert!(db.check().is_well());
 }
 
+/// Merges runs while so much of the fast tier is taken that writers need room with what the merge reads and what it writes there, and
+/// need none without what it reads. What is returned holds that room.
+fn merge_with_little_room(db: &Db) -> Reservation {
+    let engine = &db.engine;
+    let mut work = engine.work.lock();
+    let (versions, config) = (engine.versions_now(), engine.pick_config_now());
+    let input = engine.pick_input(&config, &versions, &work, 0);
+    let plan = pick_forced(&input, db.state.id, Forced::Runs, 0).expect("there are two runs");
+    let free_bytes = engine.space.available(Tier::Fast, Priority::Essential).unwrap();
+    let rest_bytes = free_bytes - engine.comfortable_bytes() - plan.input_bytes / 2;
+    engine.begin_compaction(&mut work, plan).unwrap();
+    engine.space.reserve(Tier::Fast, rest_bytes, Priority::Essential).unwrap()
+}
+
 #[test]
 fn what_a_merge_has_read_is_on_its_way_out_when_it_is_asked_whether_copies_must_give_way() {
     let world = World::new();
     let db = with_runs(&world);
-    let (engine, before) = (&db.engine, copies(&db));
-    let rest = {
-        let mut work = engine.work.lock();
-        let (versions, config) = (engine.versions_now(), engine.pick_config_now());
-        let input = engine.pick_input(&config, &versions, &work, 0);
-        let plan = pick_forced(&input, db.state.id, Forced::Runs, 0).expect("there are two runs");
-        // With what it read and what it wrote there is too little room, and without what it read enough.
-        let free_bytes = engine.space.available(Tier::Fast, Priority::Essential).unwrap();
-        let rest_bytes = free_bytes - engine.comfortable_bytes() - plan.input_bytes / 2;
-        engine.begin_compaction(&mut work, plan).unwrap();
-        engine.space.reserve(Tier::Fast, rest_bytes, Priority::Essential).unwrap()
-    };
+    let before = copies(&db);
+    let rest = merge_with_little_room(&db);
     world.settle();
     assert_eq!(copies(&db), before, "there was room enough once the files were gone");
     drop(rest);
+}
+
+#[test]
+fn no_copy_gives_way_for_the_room_that_a_read_still_holds_unless_it_holds_it_for_long() {
+    let world = World::new();
+    let db = with_runs(&world);
+    let before = copies(&db);
+    let read = HalfRead::begin(&db, &key(1));
+    let rest = merge_with_little_room(&db);
+    world.settle();
+    assert_eq!(copies(&db), before, "the read will let go of what was merged");
+    let wants = || db.engine.space_debt().unwrap().amount;
+    assert!(wants() > 0);
+    drop(read);
+    world.settle();
+    assert_eq!((wants(), copies(&db)), (0, before));
+    drop(rest);
+    let iterator = HalfRead::begin(&db, &key(1));
+    let rest = merge_with_little_room(&db);
+    world.settle();
+    assert_eq!(copies(&db), before);
+    world.let_time_pass();
+    db.engine.schedule();
+    world.settle();
+    assert!(copies(&db) < before, "nobody knows when it will");
+    drop((rest, iterator));
 }
 
 /// Writes until the fast tier has nothing to spare.

@@ -34,6 +34,10 @@ pub trait TableOpener: Send + Sync {
         let _any_tier = meta;
         error
     }
+    /// The table is in no version any more, and will be deleted once nobody holds it.
+    fn left(&self, meta: &TableMeta) {
+        let _held_still = meta;
+    }
     /// Deletes the file of a table that nobody holds any more. Must not fail loudly: what stays behind is
     /// found as an orphan at the next open.
     fn delete(&self, meta: &TableMeta);
@@ -233,7 +237,9 @@ impl TableFile {
 
     /// The file is deleted once nobody holds it any more. Only after an edit without it is durable.
     pub fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        if !self.obsolete.swap(true, Ordering::AcqRel) {
+            self.opener.left(&self.meta);
+        }
     }
 }
 

@@ -107,7 +107,7 @@ impl Engine {
         }
         // Nothing is given up for want of room while files are on their way out. So they must be gone before it is asked what is due:
         // if the last one went after that, what is due now has not been asked.
-        if !self.files.is_quiet() || !self.is_idle() || !self.files.is_quiet() {
+        if self.files.free_soon_and_tell() || !self.is_idle() || self.files.free_soon_and_tell() {
             return None;
         }
         if let Some(error) = self.health.background_error() {
@@ -117,14 +117,15 @@ impl Engine {
         self.refresh_pressure();
         self.stop_for(bytes, self.pressure_now()).map(|_| {
             let wanted = bytes.max(self.config.memtable_bytes);
-            let free = self.space.available(Tier::Fast, Priority::Essential).unwrap_or(0);
-            Error::new(ErrorKind::NoSpace, "the fast tier is full and nothing can be moved off it")
-                .tier(Tier::Fast)
-                .expected(
-                    format!("room for {} of writes, their log and their table", human_bytes(wanted)),
-                    human_bytes(free),
-                )
-                .advice("raise fast_capacity or slow_capacity, give a slow tier, or drop a keyspace; writing resumes by itself")
+            let free = human_bytes(self.space.available(Tier::Fast, Priority::Essential).unwrap_or(0));
+            let error = Error::new(ErrorKind::NoSpace, "the fast tier is full and nothing can be moved off it").tier(Tier::Fast);
+            let room = format!("room for {} of writes, their log and their table", human_bytes(wanted));
+            match self.files.held_bytes(Tier::Fast) {
+                0 => error.expected(room, free)
+                    .advice("raise fast_capacity or slow_capacity, give a slow tier, or drop a keyspace; writing resumes by itself"),
+                held => error.expected(room, format!("{free}, and {} that iterators, or a backup, hold", human_bytes(held)))
+                    .advice("close iterators that have been open for long, or raise fast_capacity; writing resumes by itself"),
+            }
         })
     }
 

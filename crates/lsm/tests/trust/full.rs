@@ -1,9 +1,11 @@
 //! Promise 8: with a full disk or at a capacity writes fail with `NoSpace` and do not hang, reads go on, no capacity
 //! is exceeded, and freed room resumes writing without a restart.
 
+use std::time::Duration;
+
 use kelvin_base::{ErrorKind, Tier};
 use kelvin_lsm::batch::WriteBatch;
-use kelvin_lsm::db::{Db, WriteOptions};
+use kelvin_lsm::db::{Db, IterOptions, WriteOptions};
 use kelvin_lsm::options::Durability;
 
 use crate::rig::{Rig, assert_filled, assert_says, fill, key, value, write_until_full};
@@ -69,6 +71,44 @@ fn a_full_fast_capacity_without_anywhere_to_go_refuses_writes_before_it_is_excee
     write_in_time(&rig, &db);
 }
 
+/// What is written again and again has room for its newest values, but not beside the ones that an iterator reads.
+#[test]
+fn a_writer_that_lacks_the_room_an_iterator_holds_is_told_so_after_a_while_and_goes_on_once_it_is_closed() {
+    let rig = Rig::new();
+    let db = Db::open(rig.single().fast_capacity(2 << 20)).unwrap();
+    fill(&db, 'n', 1_500);
+    db.compact_range(None, None).unwrap();
+    let mut iterator = db.iter(IterOptions::default()).unwrap();
+    let error = std::thread::scope(|scope| {
+        let write = || {
+            (0..100)
+                .flat_map(|_| 0..1_500)
+                .find_map(|number| db.put(&key('n', number), &value(&key('n', number))).err())
+        };
+        let writer = scope.spawn(write);
+        while !writer.is_finished() {
+            rig.clock.advance(Duration::from_secs(2));
+            rig.let_time_pass();
+        }
+        writer.join().unwrap().expect("what the iterator holds leaves no room for as much again")
+    });
+    assert_says(
+        &error,
+        ErrorKind::NoSpace,
+        &["fast tier", "that iterators, or a backup, hold", "close iterators"],
+    );
+    let mut count = 0;
+    iterator.seek_to_first().unwrap();
+    while iterator.valid() {
+        count += 1;
+        iterator.next().unwrap();
+    }
+    assert_eq!(count, 1_500);
+    drop(iterator);
+    write_in_time(&rig, &db);
+    assert_filled(&db, 'n', 1_500);
+}
+
 #[test]
 fn a_full_slow_capacity_is_not_exceeded_and_more_of_it_resumes_writing() {
     let rig = Rig::new();
@@ -95,7 +135,7 @@ fn compacting_by_hand_with_a_full_slow_tier_fails_and_does_not_hang() {
     assert_says(&error, ErrorKind::NoSpace, &[]);
     assert_filled(&db, 'b', 100);
     rig.slow_memory.set_capacity(u64::MAX);
-    rig.clock.advance(std::time::Duration::from_secs(5));
+    rig.clock.advance(Duration::from_secs(5));
     rig.let_time_pass();
     db.compact_range(None, None).unwrap();
     assert_filled(&db, 'b', 100);

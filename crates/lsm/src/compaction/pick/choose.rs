@@ -378,32 +378,32 @@ fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan)
 }
 
 /// Moves something of the keyspace that holds most on the fast tier straight to the slow one, from the deepest fast
-/// level that has a table: that writes nothing to the fast tier, so as long as the slow one has room, it always fits.
+/// level that has a table: that writes nothing to the fast tier, so as long as the slow one has room, it always fits. Where nothing
+/// may go down and room is needed all the same, copies are given up.
 pub(super) fn make_room(input: &PickInput<'_>) -> Option<Plan> {
     let mut order: Vec<&Arc<Version>> = input.versions.iter().collect();
     order.sort_by_key(|version| (std::cmp::Reverse(version.tier_bytes(Tier::Fast)), version.keyspace));
     let mut accept = |plan: &Plan| fits(input, plan) && allowed(input, plan);
+    let gives_up = input.needs_room && input.running.is_empty();
     order.into_iter().find_map(|version| {
-        let from = (0..LEVELS_FAST).rfind(|level| !version.levels[*level].tables.is_empty())?;
-        if from > 0 {
-            let down = one_level(input, version, (from, FIRST_SLOW), Reason::FastFull, &mut accept);
-            let gives_up = input.needs_room && input.running.is_empty();
-            return down.or_else(|| gives_up.then(|| give_up_least(version)).flatten());
-        }
-        // While others of level 0 are on their way down, a newer one must not overtake them.
-        if input.running.reads_l0(version.keyspace) {
-            return None;
-        }
-        let tables = version.levels[0].tables.last().map(Arc::clone).into_iter().collect();
-        let choice = Choice {
-            reason: Reason::FastFull,
-            level: 0,
-            tables,
-            output_level: FIRST_SLOW,
-            keeps: Keeps::Nothing,
+        let down = match (0..LEVELS_FAST).rfind(|level| !version.levels[*level].tables.is_empty()) {
+            Some(0) => oldest_of_level_zero(input, version).filter(|plan| accept(plan)),
+            Some(from) => one_level(input, version, (from, FIRST_SLOW), Reason::FastFull, &mut accept),
+            None => None,
         };
-        build(input, version, choice).filter(|plan| accept(plan))
+        down.or_else(|| gives_up.then(|| give_up_least(version)).flatten())
     })
+}
+
+/// The oldest table of level 0 straight to the slow tier, levels between being empty.
+fn oldest_of_level_zero(input: &PickInput<'_>, version: &Version) -> Option<Plan> {
+    // While others are on their way down, a newer one must not overtake them.
+    if input.running.reads_l0(version.keyspace) {
+        return None;
+    }
+    let tables = version.levels[0].tables.last().map(Arc::clone).into_iter().collect();
+    let (level, output_level, keeps) = (0, FIRST_SLOW, Keeps::Nothing);
+    build(input, version, Choice { reason: Reason::FastFull, level, tables, output_level, keeps })
 }
 
 /// True if something of `range` lies below `level`.
