@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
+use crate::process;
 use crate::sync::{self, Condvar, Mutex};
 
 /// A piece of background work.
@@ -28,6 +30,25 @@ pub enum Lane {
     Events,
 }
 
+impl Lane {
+    /// Every lane.
+    pub const ALL: [Self; LANES] =
+        [Self::Flush, Self::Compaction, Self::Read, Self::Housekeeping, Self::Tracking, Self::Events];
+
+    /// The name used in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flush => "flush",
+            Self::Compaction => "compaction",
+            Self::Read => "read",
+            Self::Housekeeping => "housekeeping",
+            Self::Tracking => "tracking",
+            Self::Events => "events",
+        }
+    }
+}
+
 const LANES: usize = 6;
 
 /// Runs background work.
@@ -41,6 +62,11 @@ pub trait Executor: Send + Sync + Debug {
     fn help(&self) -> bool;
     /// How many jobs of `lane` can run at once.
     fn width(&self, lane: Lane) -> usize;
+    /// Processor time that the jobs of `lane` that are over have taken; zero where nobody counts it.
+    fn cpu_time(&self, lane: Lane) -> Duration {
+        let _uncounted = lane;
+        Duration::ZERO
+    }
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +74,8 @@ struct Queues {
     jobs: Mutex<State>,
     wake: [Condvar; LANES],
     timer: Condvar,
+    /// Processor time of the jobs that are over, nanoseconds.
+    spent_ns: [AtomicU64; LANES],
 }
 
 #[derive(Default)]
@@ -97,6 +125,7 @@ impl ThreadPool {
         let queues = Arc::new(Queues::default());
         let widths = [flush.max(1), compaction.max(1), read.max(1), 1, 1, 1];
         let mut threads = Vec::new();
+        // Names of threads have 15 characters.
         for (lane, name) in ["flush", "compact", "read", "house", "track", "event"].into_iter().enumerate() {
             for index in 0..widths[lane] {
                 let queues = Arc::clone(&queues);
@@ -141,9 +170,12 @@ fn work(queues: &Queues, lane: usize) {
                 queues.wake[lane].wait(&mut state);
             }
         };
+        let before = process::thread_cpu_time();
         // A panicking job must not take the lane's thread with it; the job's owner sees that it never reported.
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
         drop(outcome);
+        let spent = process::thread_cpu_time().saturating_sub(before);
+        queues.spent_ns[lane].fetch_add(u64::try_from(spent.as_nanos()).unwrap_or(0), Ordering::Relaxed);
     }
 }
 
@@ -165,6 +197,10 @@ impl Executor for ThreadPool {
 
     fn width(&self, lane: Lane) -> usize {
         self.widths[lane as usize]
+    }
+
+    fn cpu_time(&self, lane: Lane) -> Duration {
+        Duration::from_nanos(self.queues.spent_ns[lane as usize].load(Ordering::Relaxed))
     }
 }
 
@@ -310,6 +346,23 @@ mod tests {
         assert_eq!(manual.fire_delayed(), 1);
         manual.run_all();
         assert_eq!(receiver.recv().unwrap(), "manual");
+    }
+
+    #[test]
+    fn the_processor_time_of_jobs_is_counted_by_lane() {
+        let pool = ThreadPool::new(1, 1, 1).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let spin = move || {
+            let start = process::thread_cpu_time();
+            while process::thread_cpu_time() - start < Duration::from_millis(2) {}
+        };
+        pool.spawn(Lane::Compaction, Box::new(spin));
+        // The next job of the lane begins once the one before is counted.
+        pool.spawn(Lane::Compaction, Box::new(move || sender.send(()).unwrap()));
+        receiver.recv().unwrap();
+        assert!(pool.cpu_time(Lane::Compaction) >= Duration::from_millis(2));
+        assert_eq!(pool.cpu_time(Lane::Flush), Duration::ZERO);
+        assert_eq!(ManualExecutor::new().cpu_time(Lane::Compaction), Duration::ZERO);
     }
 
     #[test]

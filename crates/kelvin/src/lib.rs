@@ -65,6 +65,7 @@ pub use kelvin_lsm::options::{
 };
 pub use kelvin_lsm::report::{KeyReport, LevelInfo};
 pub use kelvin_lsm::stats::{HotLevelStats, Stats};
+pub use kelvin_lsm::tiers::{IoCount, Purpose};
 pub use kelvin_lsm::transaction::Transaction;
 
 pub mod events {

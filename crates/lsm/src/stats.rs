@@ -8,14 +8,14 @@ mod rows;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use kelvin_base::{Tier, process};
+use kelvin_base::{Lane, Tier, process};
 
 use crate::compaction::job::Routed;
 use crate::db::engine::Engine;
 use crate::hotness::HotnessStats;
 use crate::memory::MemoryPart;
 use crate::promotion::Insertion;
-use crate::tiers::IoCount;
+use crate::tiers::{IoCount, Purpose};
 use crate::version::{LEVELS, Version, is_hot_run};
 use crate::view::KeyspaceState;
 use crate::write::stall::Reason;
@@ -308,6 +308,11 @@ pub struct Stats {
     pub device_written_bytes: [u64; 2],
     /// Device reads, all purposes.
     pub device_reads: [u64; 2],
+    /// What both tiers' devices read and wrote, by [`Purpose`]: calls and bytes.
+    pub io: Vec<(Purpose, [IoCount; 2])>,
+    /// Processor time of background jobs that are over, microseconds, by lane of the executor; zero for an executor that does
+    /// not count it. The tracker's own figure has the same work as lane `tracking`.
+    pub background_cpu_us: Vec<(&'static str, u64)>,
     /// Memory by part, bytes.
     pub memory: Vec<(&'static str, u64)>,
     /// The limit on memory, bytes.
@@ -360,6 +365,12 @@ impl Engine {
         let device = |of: fn(IoCount) -> u64| {
             both(&|tier| self.files.tier(tier).map_or(0, |handle| of(handle.io_stats().total())))
         };
+        let both_io = |purpose: Purpose| {
+            let of = |tier| self.files.tier(tier).map(|handle| handle.io_stats().of(purpose));
+            Tier::ALL.map(|tier| of(tier).unwrap_or_default())
+        };
+        let spent = |lane: Lane| self.env.executor.cpu_time(lane).as_micros();
+        let spent_us = |lane: Lane| u64::try_from(spent(lane)).unwrap_or(u64::MAX);
         self.refresh_memory();
         Stats {
             gets,
@@ -404,6 +415,8 @@ impl Engine {
             device_read_bytes: device(|count| count.read_bytes),
             device_written_bytes: device(|count| count.written_bytes),
             device_reads: device(|count| count.reads),
+            io: Purpose::ALL.map(|purpose| (purpose, both_io(purpose))).into(),
+            background_cpu_us: Lane::ALL.map(|lane| (lane.name(), spent_us(lane))).into(),
             memory: MemoryPart::ALL.iter().map(|&part| (part.name(), self.files.memory.used(part))).collect(),
             memory_limit_bytes: self.files.memory.limit_bytes(),
             memory_used_bytes_max: self.files.memory.total_max(),

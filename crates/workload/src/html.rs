@@ -149,6 +149,7 @@ mod tests {
                     cpu_us_per_op: 1.0,
                     hot_set: (system == System::Kelvin)
                         .then_some(HotSet { bytes: 5_000_000, limit_bytes: 7_000_000 }),
+                    traffic: None,
                 })
                 .collect();
             report

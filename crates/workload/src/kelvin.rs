@@ -13,7 +13,7 @@ use kelvin_storage::{Storage, ThrottledStorage};
 
 use crate::options::{BenchOptions, DeviceLimits};
 use crate::samples::HotSet;
-use crate::subject::{ByteCounts, Counters, Subject};
+use crate::subject::{ByteCounts, Counters, Subject, Traffic};
 
 /// The store's directory beside the benchmark's mark: the engine refuses a new store among files it does not know.
 const STORE: &str = "store";
@@ -125,6 +125,17 @@ impl Subject for KelvinSubject {
         for (what, reasons) in [("delayed_us", &stats.delayed_us), ("stopped_us", &stats.stopped_us)] {
             more.extend(reasons.iter().map(|(reason, us)| (format!("kelvin.{what}.{reason}"), *us)));
         }
+        more.extend(
+            stats.background_cpu_us.iter().map(|(lane, us)| (format!("cpu.background_{lane}_us"), *us)),
+        );
+        let mut traffic = Traffic::default();
+        for ((purpose, tiers), sums) in stats.io.iter().zip(&mut traffic.0) {
+            for ((tier, count), sum) in ["fast", "slow"].into_iter().zip(tiers).zip(sums) {
+                *sum = (count.read_bytes + count.written_bytes) as f64;
+                more.push((format!("io.{}_{tier}_read_bytes", purpose.name()), count.read_bytes));
+                more.push((format!("io.{}_{tier}_written_bytes", purpose.name()), count.written_bytes));
+            }
+        }
         let parts = stats.memory.iter().map(|(part, bytes)| (format!("memory_bytes.{part}"), *bytes));
         let mut sizes: Vec<(String, u64)> = parts.collect();
         sizes.push(("memory_bytes.all_max".to_string(), stats.memory_used_bytes_max));
@@ -148,6 +159,7 @@ impl Subject for KelvinSubject {
                 slow_read,
                 slow_written,
             },
+            traffic: Some(traffic),
             more,
             sizes,
             hot_set: stats.hotness.as_ref().map(|hotness| HotSet {

@@ -90,6 +90,7 @@ impl PeerSubject {
                 slow_read: if self.is_tiered { counted.last_level_read_bytes } else { Some(0) },
                 slow_written: (!self.is_tiered).then_some(0),
             },
+            traffic: None,
             more: wal.into_iter().chain(tables).collect(),
             sizes: Vec::new(),
             hot_set: None,

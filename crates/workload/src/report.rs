@@ -5,16 +5,16 @@
 
 use std::fmt::Write as _;
 
-use kelvin::Hotness;
+use kelvin::{Hotness, Purpose};
 use serde_json::{Value, json};
 
 use crate::best::{best_learnt_hit_rate, best_possible_hit_rate};
 use crate::generate::keys::KeyDistribution;
 use crate::options::{BenchOptions, Workload};
-use crate::runner::{OPERATIONS, Peaks, PhaseResult};
+use crate::runner::{Latencies, Latency, OPERATIONS, Peaks, PhaseResult};
 use crate::samples::{FINAL_FROM, Reached, Row, Stretch, THROUGHPUT_SECONDS_MIN, from_share, reached, rows};
 use crate::stages::{self, StageFigures};
-use crate::subject::ByteCounts;
+use crate::subject::{ByteCounts, Traffic};
 use crate::trace::TraceFigures;
 
 /// The load phase in figures.
@@ -72,6 +72,8 @@ pub struct Report {
     pub best_learnt_hit_rate: Option<f64>,
     /// Times by operation.
     pub latency: Vec<LatencyFigures>,
+    /// The same of the final tenth; empty for a phase that time ended.
+    pub latency_last10: Vec<LatencyFigures>,
     /// Bytes moved in the run phase.
     pub bytes: ByteCounts,
     /// What else the system counted in the run phase.
@@ -106,6 +108,32 @@ fn best_learnt(options: &BenchOptions, run: &PhaseResult, kept: u64) -> Option<f
     best_learnt_hit_rate(options.keys, options.records, kept, before)
 }
 
+fn latency_figures(latencies: &Latencies) -> Vec<LatencyFigures> {
+    let figures = |(operation, times): (&&'static str, &Option<Latency>)| {
+        let times = times.as_ref()?;
+        let at = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1000.0;
+        Some(LatencyFigures {
+            operation,
+            count: times.len(),
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: times.max() as f64 / 1000.0,
+        })
+    };
+    OPERATIONS.iter().zip(latencies).filter_map(figures).collect()
+}
+
+/// Times by operation, for machines.
+fn latency_json(figures: &[LatencyFigures]) -> serde_json::Map<String, Value> {
+    let times = |one: &LatencyFigures| {
+        let figures =
+            json!({"p50": one.p50, "p99": one.p99, "p999": one.p999, "max": one.max, "count": one.count});
+        (one.operation.to_string(), figures)
+    };
+    figures.iter().map(times).collect()
+}
+
 impl Report {
     /// Draws the figures from what the phases yielded.
     #[must_use]
@@ -121,18 +149,6 @@ impl Report {
             Some(capacity) => capacity / record_bytes.max(1),
             None => options.records,
         };
-        let latency = OPERATIONS.iter().zip(&run.latency).filter_map(|(operation, times)| {
-            let times = times.as_ref()?;
-            let at = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1000.0;
-            Some(LatencyFigures {
-                operation,
-                count: times.len(),
-                p50: at(0.5),
-                p99: at(0.99),
-                p999: at(0.999),
-                max: times.max() as f64 / 1000.0,
-            })
-        });
         Self {
             options: options.clone(),
             ops: run.ops(),
@@ -142,7 +158,8 @@ impl Report {
             best_possible_hit_rate: (options.workload != Workload::Trace)
                 .then(|| best_possible_hit_rate(options.keys, options.records, kept)),
             best_learnt_hit_rate: best_learnt(options, &run, kept),
-            latency: latency.collect(),
+            latency: latency_figures(&run.latency),
+            latency_last10: latency_figures(&run.latency_last10),
             bytes: run.bytes,
             rows: rows(&run.samples),
             reached: reached(&run.samples, THROUGHPUT_SECONDS_MIN, |one| Some(one.ops_per_s)),
@@ -163,16 +180,6 @@ impl Report {
     #[must_use]
     pub fn keys(&self) -> String {
         self.trace.as_ref().map_or_else(|| self.options.keys.to_string(), |trace| trace.name.clone())
-    }
-
-    /// Times by operation, for machines.
-    fn latency_json(&self) -> serde_json::Map<String, Value> {
-        let times = |one: &LatencyFigures| {
-            let figures =
-                json!({"p50": one.p50, "p99": one.p99, "p999": one.p999, "max": one.max, "count": one.count});
-            (one.operation.to_string(), figures)
-        };
-        self.latency.iter().map(times).collect()
     }
 
     /// The report for machines.
@@ -250,7 +257,8 @@ impl Report {
             "fast_hit_rate_last10": self.last10.hit_rate,
             "best_possible_hit_rate": self.best_possible_hit_rate,
             "best_learnt_hit_rate": self.best_learnt_hit_rate,
-            "latency_us": self.latency_json(),
+            "latency_us": latency_json(&self.latency),
+            "latency_us_last10": latency_json(&self.latency_last10),
             "cpu_us_per_op": self.whole.cpu_us_per_op,
             "cpu_us_per_op_last10": self.last10.cpu_us_per_op,
             "fast_used_bytes_max": self.peaks.fast_bytes,
@@ -378,7 +386,15 @@ fn row_json(row: &Row) -> Value {
         "cpu_us_per_op": row.cpu_us_per_op,
         "hot_set_bytes": row.hot_set.map(|set| set.bytes),
         "hot_set_limit_bytes": row.hot_set.map(|set| set.limit_bytes),
+        "bytes_per_s": row.traffic.map(|traffic| traffic_json(&traffic)),
     })
+}
+
+/// Bytes by purpose, fast and slow, of the purposes that moved any.
+fn traffic_json(traffic: &Traffic) -> Value {
+    let both = Purpose::ALL.iter().zip(traffic.0);
+    let moved = both.filter(|(_, tiers)| tiers.iter().any(|bytes| *bytes > 0.0));
+    moved.map(|(purpose, tiers)| (purpose.name().to_string(), json!(tiers.map(f64::round)))).collect()
 }
 
 /// When the throughput had come up to nine tenths of its final height.
@@ -455,7 +471,7 @@ mod tests {
         };
         let json = Report::new(&options, run, None, Peaks::default(), 0).to_json();
         for key in "system workload keys records ops seconds ops_per_s ops_per_s_last10 fast_hit_rate \
-             fast_hit_rate_last10 best_possible_hit_rate best_learnt_hit_rate latency_us cpu_us_per_op cpu_us_per_op_last10 bytes \
+             fast_hit_rate_last10 best_possible_hit_rate best_learnt_hit_rate latency_us latency_us_last10 cpu_us_per_op cpu_us_per_op_last10 bytes \
              fast_used_bytes_max slow_used_bytes fast_discards rss_peak_bytes rss_over_limit_bytes ops_to_90_percent seconds_to_90_percent time_series \
              retention hotness_check promotion_by_compaction promotion_by_flush scan_accesses"
             .split_whitespace()

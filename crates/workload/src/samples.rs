@@ -4,6 +4,8 @@
 //! Invariant: samples are in order of time, and operations never decrease. Figures between two samples are
 //! interpolated. Tests stand below.
 
+use crate::subject::Traffic;
+
 /// What counts as the end of a phase: from this part of its operations on.
 pub const FINAL_FROM: f64 = 0.9;
 /// A figure is back at its final height when it has this part of it.
@@ -37,6 +39,8 @@ pub struct Sample {
     pub cpu_seconds: f64,
     /// The hot set at this moment; `None` for a system that has none.
     pub hot_set: Option<HotSet>,
+    /// Bytes moved since the system was opened; `None` where it does not say.
+    pub traffic: Option<Traffic>,
 }
 
 /// Figures of a stretch of a phase.
@@ -65,6 +69,8 @@ pub struct Row {
     pub cpu_us_per_op: f64,
     /// The hot set at the row's end.
     pub hot_set: Option<HotSet>,
+    /// Bytes a second moved during the row.
+    pub traffic: Option<Traffic>,
 }
 
 /// The moment from which a figure had come up to its final height.
@@ -86,6 +92,7 @@ struct Point {
     slow_hits: Option<f64>,
     cpu_seconds: f64,
     hot_set: Option<HotSet>,
+    traffic: Option<Traffic>,
 }
 
 impl From<Sample> for Point {
@@ -97,6 +104,7 @@ impl From<Sample> for Point {
             slow_hits: sample.slow_hits.map(|hits| hits as f64),
             cpu_seconds: sample.cpu_seconds,
             hot_set: sample.hot_set,
+            traffic: sample.traffic,
         }
     }
 }
@@ -133,6 +141,7 @@ fn point_at(samples: &[Sample], measure: fn(Point) -> f64, goal: f64) -> Option<
         slow_hits: a.slow_hits.zip(b.slow_hits).map(|(from, to)| between(from, to)),
         cpu_seconds: between(a.cpu_seconds, b.cpu_seconds),
         hot_set: b.hot_set,
+        traffic: a.traffic.zip(b.traffic).map(|(from, to)| from.with(&to, between)),
     })
 }
 
@@ -168,6 +177,7 @@ pub fn part(samples: &[Sample], from: u64, to: u64) -> Vec<Sample> {
         slow_hits: point.slow_hits.zip(first.slow_hits).map(|(now, then)| whole(now - then)),
         cpu_seconds: point.cpu_seconds - first.cpu_seconds,
         hot_set: point.hot_set,
+        traffic: point.traffic,
     };
     std::iter::once(first).chain(inside).chain([last]).map(counted).collect()
 }
@@ -223,6 +233,10 @@ pub fn rows(samples: &[Sample]) -> Vec<Row> {
                 ops: whole(to.ops),
                 cpu_us_per_op: figures.cpu_us_per_op,
                 hot_set: to.hot_set,
+                traffic: from.traffic.zip(to.traffic).map(|(before, now)| {
+                    let seconds = to.seconds - from.seconds;
+                    now.with(&before, |now, before| (now - before).max(0.0) / seconds)
+                }),
             });
         }
         from = to;
@@ -232,6 +246,8 @@ pub fn rows(samples: &[Sample]) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin::Purpose;
+
     use super::*;
 
     fn sample(seconds: f64, ops: u64, slow: u64) -> Sample {
@@ -242,6 +258,7 @@ mod tests {
             slow_hits: Some(slow),
             cpu_seconds: seconds / 2.0,
             hot_set: Some(HotSet { bytes: ops, limit_bytes: 10_000 }),
+            traffic: Some(Traffic([[ops as f64 * 10.0, slow as f64]; Purpose::ALL.len()])),
         }
     }
 
@@ -295,6 +312,9 @@ mod tests {
         let long = rows(&run(70, 0.0, |_| 1000.0));
         assert_eq!((long.len(), long[69].ops), (70, 70_000));
         assert_eq!(long[9].hot_set, Some(HotSet { bytes: 10_000, limit_bytes: 10_000 }));
+        // Ten bytes of each operation on the fast tier, one of each slow one on the other.
+        let [fast, slow] = long[9].traffic.unwrap().0[0];
+        assert!((fast - 10_000.0).abs() < 1.0 && (slow - 50.0).abs() < 1.0, "{fast} {slow}");
         assert_eq!(rows(&[]), []);
     }
 

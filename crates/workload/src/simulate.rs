@@ -150,7 +150,7 @@ impl Subject for Simulated {
     fn counters(&self) -> Counters {
         let mut counters = self.kelvin.counters();
         // The processor that computes this is not the one that is simulated.
-        counters.more.retain(|(name, _)| name != "ralt.cpu_us");
+        counters.more.retain(|(name, _)| name != "ralt.cpu_us" && !name.starts_with("cpu."));
         counters
     }
 

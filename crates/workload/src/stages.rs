@@ -85,6 +85,7 @@ mod tests {
             let hot_set = Some(HotSet { bytes: ops, limit_bytes: 2 * ops });
             let seconds = ops as f64 / 1000.0;
             samples.push(Sample {
+                traffic: None,
                 seconds,
                 ops,
                 reads: ops,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use kelvin::Purpose;
 use kelvin_base::{OrderedStore, PointStore, Result};
 use parking_lot::RwLock;
 
@@ -61,6 +62,21 @@ impl ByteCounts {
     }
 }
 
+/// Bytes read and written so far, by what for (in the order of [`Purpose::ALL`]) and by tier (fast, slow).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic(pub [[f64; 2]; Purpose::ALL.len()]);
+
+impl Traffic {
+    /// `change` of each figure of this and the same of `other`.
+    #[must_use]
+    pub fn with(mut self, other: &Self, change: impl Fn(f64, f64) -> f64) -> Self {
+        for (mine, theirs) in self.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()) {
+            *mine = change(*mine, *theirs);
+        }
+        self
+    }
+}
+
 /// What a system has counted since it was opened.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
@@ -68,6 +84,8 @@ pub struct Counters {
     pub slow_hits: Option<u64>,
     /// Bytes moved.
     pub bytes: ByteCounts,
+    /// The same by purpose; `None` where the system does not say.
+    pub traffic: Option<Traffic>,
     /// Further counts that this system alone has; reports print them under their names.
     pub more: Vec<(String, u64)>,
     /// Sizes as they are now, likewise.

@@ -20,6 +20,7 @@ impl Stats {
             ("delayed_us", &self.delayed_us),
             ("stopped_us", &self.stopped_us),
             ("memory_bytes", &self.memory),
+            ("background_cpu_us", &self.background_cpu_us),
             ("promotion", &self.promotion),
         ] {
             rows.extend(values.iter().map(|(name, value)| (format!("{list}.{name}"), *value)));
@@ -41,6 +42,13 @@ impl Stats {
         ] {
             rows.push((format!("{name}.fast"), tiers[0]));
             rows.push((format!("{name}.slow"), tiers[1]));
+        }
+        for (purpose, tiers) in &self.io {
+            let name = purpose.name();
+            for (tier, count) in ["fast", "slow"].into_iter().zip(tiers) {
+                rows.push((format!("io.{name}.read_bytes.{tier}"), count.read_bytes));
+                rows.push((format!("io.{name}.written_bytes.{tier}"), count.written_bytes));
+            }
         }
         rows
     }

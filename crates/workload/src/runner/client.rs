@@ -10,12 +10,15 @@ use std::time::Duration;
 use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, Result, Signal, process};
 
-use super::{Latencies, Latency, Stage};
+use super::{Latencies, Latency, OPERATIONS, Stage};
 use crate::samples::Sample;
 use crate::subject::Counters;
 
 /// Longest time that is told apart, nanoseconds; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
+
+/// Of so many operations the processor time of one is taken: asking for it takes a good part of a microsecond.
+const CPU_EVERY: u32 = 16;
 
 /// What a phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +111,7 @@ impl Shared {
     pub(super) fn sample(&self, stage: &Stage<'_>) -> Sample {
         let ops = self.done.load(Ordering::Relaxed);
         let reads = self.reads.load(Ordering::Relaxed);
-        let Counters { slow_hits, hot_set, .. } = stage.subject.counters();
+        let Counters { slow_hits, hot_set, traffic, .. } = stage.subject.counters();
         let watching = Duration::from_nanos(self.watching_ns.load(Ordering::Relaxed));
         Sample {
             seconds: stage.clock.now().saturating_sub(self.start).as_secs_f64(),
@@ -117,7 +120,72 @@ impl Shared {
             slow_hits: slow_hits.zip(self.slow_hits_start).map(|(now, then)| now.saturating_sub(then)),
             cpu_seconds: cpu_time(stage, watching).saturating_sub(self.cpu_start).as_secs_f64(),
             hot_set,
+            traffic,
         }
+    }
+}
+
+/// When an operation began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    at: Duration,
+    /// The processor time of the thread, if that of this operation is to be known.
+    cpu: Option<Duration>,
+}
+
+/// What client threads measured of their operations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured {
+    pub(super) latency: Latencies,
+    /// Those of the final tenth.
+    pub(super) latency_last10: Latencies,
+    /// Processor time by operation, seconds.
+    pub(super) cpu_seconds: [f64; OPERATIONS.len()],
+}
+
+fn note(latencies: &mut Latencies, operation: Operation, spent: Duration) -> Result<()> {
+    let slot = &mut latencies[operation as usize];
+    if slot.is_none() {
+        let fresh = Latency::new_with_bounds(1, LATENCY_NS_MAX, 3);
+        *slot = Some(fresh.map_err(|e| Error::invalid(format!("histogram: {e}")))?);
+    }
+    if let Some(latency) = slot {
+        latency.saturating_record(u64::try_from(spent.as_nanos()).unwrap_or(LATENCY_NS_MAX).max(1));
+    }
+    Ok(())
+}
+
+fn merge(into: &mut Latencies, times: Latencies) -> Result<()> {
+    for (sum, part) in into.iter_mut().zip(times) {
+        match (sum.as_mut(), part) {
+            (Some(sum), Some(part)) => {
+                sum.add(part).map_err(|e| Error::invalid(format!("merging histograms: {e}")))?;
+            }
+            (None, Some(part)) => *sum = Some(part),
+            (_, None) => {}
+        }
+    }
+    Ok(())
+}
+
+impl Measured {
+    /// Adds what another thread measured.
+    pub(super) fn add(&mut self, other: Self) -> Result<()> {
+        merge(&mut self.latency, other.latency)?;
+        merge(&mut self.latency_last10, other.latency_last10)?;
+        for (sum, part) in self.cpu_seconds.iter_mut().zip(other.cpu_seconds) {
+            *sum += part;
+        }
+        Ok(())
+    }
+
+    /// The processor time by operation, under the names of reports; nothing where it was not taken.
+    pub(super) fn cpu(&self) -> impl Iterator<Item = (String, u64)> {
+        let taken = OPERATIONS.iter().zip(self.cpu_seconds).filter(|(_, seconds)| *seconds > 0.0);
+        let micros = |seconds: f64| u64::try_from(Duration::from_secs_f64(seconds).as_micros());
+        taken.map(move |(name, seconds)| {
+            (format!("cpu.client_{name}_us"), micros(seconds).unwrap_or(u64::MAX))
+        })
     }
 }
 
@@ -125,16 +193,22 @@ impl Shared {
 pub(crate) struct Client<'a> {
     stage: &'a Stage<'a>,
     shared: &'a Shared,
-    latency: Latencies,
+    measured: Measured,
+    /// Of the operations whose processor time was taken: how many, and the sum.
+    cpu: [(u32, Duration); OPERATIONS.len()],
+    begun: u32,
+    /// In a simulation the thread's processor time is not that of the machine simulated.
+    takes_cpu: bool,
 }
 
 impl<'a> Client<'a> {
     pub(super) fn new(stage: &'a Stage<'a>, shared: &'a Shared) -> Self {
-        Self { stage, shared, latency: Latencies::default() }
+        let takes_cpu = stage.subject.used().is_none();
+        Self { stage, shared, measured: Measured::default(), cpu: Default::default(), begun: 0, takes_cpu }
     }
 
     /// Works until nothing is left, the phase is stopped, or something fails.
-    pub(super) fn work(mut self, work: &(dyn Fn(&mut Self) -> Result<()> + Sync)) -> Latencies {
+    pub(super) fn work(mut self, work: &(dyn Fn(&mut Self) -> Result<()> + Sync)) -> Measured {
         /// Also where `work` panics.
         struct Ends<'a>(&'a Shared);
         impl Drop for Ends<'_> {
@@ -148,7 +222,13 @@ impl<'a> Client<'a> {
             self.shared.stop.store(true, Ordering::Relaxed);
             self.shared.failure.lock().get_or_insert(error);
         }
-        self.latency
+        for ((taken, spent), (seconds, times)) in
+            self.cpu.iter().zip(self.measured.cpu_seconds.iter_mut().zip(&self.measured.latency))
+        {
+            let all = times.as_ref().map_or(0, hdrhistogram::Histogram::len);
+            *seconds = spent.as_secs_f64() * all as f64 / f64::from((*taken).max(1));
+        }
+        self.measured
     }
 
     /// True if the phase is to end: its time is over, or another client failed.
@@ -156,21 +236,24 @@ impl<'a> Client<'a> {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
-    /// The time at which an operation begins.
-    pub(crate) fn begin(&self) -> Duration {
-        self.stage.clock.now()
+    /// An operation begins.
+    pub(crate) fn begin(&mut self) -> Begun {
+        self.begun = self.begun.wrapping_add(1);
+        let is_taken = self.takes_cpu && self.begun.is_multiple_of(CPU_EVERY);
+        Begun { at: self.stage.clock.now(), cpu: is_taken.then(process::thread_cpu_time) }
     }
 
-    /// Notes the time of an operation that began at `start`.
-    pub(crate) fn record(&mut self, operation: Operation, start: Duration) -> Result<()> {
-        let spent = self.stage.clock.now().saturating_sub(start);
-        let slot = &mut self.latency[operation as usize];
-        if slot.is_none() {
-            let fresh = Latency::new_with_bounds(1, LATENCY_NS_MAX, 3);
-            *slot = Some(fresh.map_err(|e| Error::invalid(format!("histogram: {e}")))?);
+    /// Notes the times of an operation that is done.
+    pub(crate) fn record(&mut self, operation: Operation, begun: Begun) -> Result<()> {
+        if let Some(before) = begun.cpu {
+            let (taken, sum) = &mut self.cpu[operation as usize];
+            *taken += 1;
+            *sum += process::thread_cpu_time().saturating_sub(before);
         }
-        if let Some(latency) = slot {
-            latency.saturating_record(u64::try_from(spent.as_nanos()).unwrap_or(LATENCY_NS_MAX).max(1));
+        let spent = self.stage.clock.now().saturating_sub(begun.at);
+        note(&mut self.measured.latency, operation, spent)?;
+        if self.shared.done.load(Ordering::Relaxed) >= self.shared.mark {
+            note(&mut self.measured.latency_last10, operation, spent)?;
         }
         Ok(())
     }

@@ -45,6 +45,8 @@ pub struct PhaseResult {
     pub samples: Vec<samples::Sample>,
     /// Times by operation, in the order of [`OPERATIONS`].
     pub latency: Latencies,
+    /// The same of the final tenth of the operations.
+    pub latency_last10: Latencies,
     /// Highest memory and disk usage.
     pub peaks: Peaks,
     /// Bytes moved during the phase.

@@ -84,6 +84,22 @@ fn measure(options: &BenchOptions, subject: &dyn Subject) -> Result<Report> {
 }
 
 #[test]
+fn the_final_tenth_is_timed_apart_and_processor_time_is_told_by_operation() {
+    let report = run_on(&options("RW", "uniform"), &MemorySubject::new(), &SystemClock::new(), &mut NoProgress);
+    let json = report.unwrap().to_json();
+    let count = |times: &str| {
+        let of = |operation: &str| json[times][operation]["count"].as_u64().unwrap();
+        of("read") + of("insert")
+    };
+    // Clients that are in an operation when the final tenth begins may count it there.
+    assert_eq!(count("latency_us"), 3000);
+    assert!((300..=303).contains(&count("latency_us_last10")), "{}", json["latency_us_last10"]);
+    let cpu = |operation: &str| json["cpu"][format!("client_{operation}_us")].as_u64();
+    assert!(cpu("read") > Some(0) && cpu("insert") > Some(0), "{}", json["cpu"]);
+    assert_eq!(cpu("scan"), None);
+}
+
+#[test]
 fn every_workload_runs_all_its_operations_on_every_distribution() {
     for workload in Workload::ALL {
         for keys in ["uniform", "hotspot:5", "zipf:0.99", "ycsb-zipf:0.99", "latest"] {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kelvin_base::{Error, ErrorKind, Result, process, sync};
 
-use super::client::{Client, Phase, Shared};
-use super::{Latencies, PhaseResult, Stage};
+use super::client::{Client, Measured, Phase, Shared};
+use super::{PhaseResult, Stage};
 use crate::dirs;
 use crate::samples::{HotSet, Sample, from_share, put_in_order};
 
@@ -207,7 +207,7 @@ impl Stage<'_> {
             told: 0,
             slow_bytes: 0,
         };
-        let mut latency = Latencies::default();
+        let mut measured = Measured::default();
         let times = sync::scope(|scope| {
             let start = |_| {
                 let client = Client::new(self, &shared);
@@ -218,7 +218,7 @@ impl Stage<'_> {
             clients.into_iter().map(sync::ScopedJoinHandle::join).collect::<Vec<_>>()
         });
         for one in times {
-            merge(&mut latency, one.map_err(|_| Error::new(ErrorKind::Io, "a client thread panicked"))?)?;
+            measured.add(one.map_err(|_| Error::new(ErrorKind::Io, "a client thread panicked"))?)?;
         }
         if let Some(error) = shared.failure.lock().take() {
             return Err(error);
@@ -228,7 +228,6 @@ impl Stage<'_> {
             |name: &str| before.more.iter().find(|(one, _)| one == name).map_or(0, |(_, count)| *count);
         Ok(PhaseResult {
             samples: watch.samples,
-            latency,
             peaks: watch.peaks,
             bytes: after.bytes.since(&before.bytes),
             more: after
@@ -242,20 +241,10 @@ impl Stage<'_> {
                         .into_iter()
                         .map(|(level, bytes)| (format!("levels.{level}"), bytes)),
                 )
+                .chain(measured.cpu())
                 .collect(),
+            latency: measured.latency,
+            latency_last10: measured.latency_last10,
         })
     }
-}
-
-fn merge(into: &mut Latencies, times: Latencies) -> Result<()> {
-    for (sum, part) in into.iter_mut().zip(times) {
-        match (sum.as_mut(), part) {
-            (Some(sum), Some(part)) => {
-                sum.add(part).map_err(|e| Error::invalid(format!("merging histograms: {e}")))?;
-            }
-            (None, Some(part)) => *sum = Some(part),
-            (_, None) => {}
-        }
-    }
-    Ok(())
 }
