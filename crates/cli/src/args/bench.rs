@@ -19,9 +19,9 @@ use super::values;
 Systems: kelvin, fat (hotness off, the last fast level enlarged), fast-only (everything on the fast
 disk); rocksdb-fat and rocksdb-fast where built with the feature `rocksdb`.
 Workloads: RO, RW (75 % read, 25 % insert), WH (50/50 insert), UH (50/50 update), RS (50/50 scan),
-scan, load, and YCSB A to F. Keys: hotspot:P (95 % of the operations to P % of the records), zipf:S,
-ycsb-zipf:S, ycsb-scrambled:S, uniform, latest, dynamic (seven stages: a hotspot that appears,
-grows, moves and shrinks). Without --ops and --seconds, as many operations as records.
+scan, load, and YCSB A to F. Keys: hotspot:P (all but P % of the operations go to P % of the
+records), zipf:S, ycsb-zipf:S, ycsb-scrambled:S, uniform, latest, dynamic (seven stages: a hotspot
+that appears, grows, moves and shrinks). Without --ops and --seconds, as many operations as records.
 
 Examples:
   kelvin bench --records 100k --ops 200k

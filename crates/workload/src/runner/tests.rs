@@ -85,7 +85,8 @@ fn measure(options: &BenchOptions, subject: &dyn Subject) -> Result<Report> {
 
 #[test]
 fn the_final_tenth_is_timed_apart_and_processor_time_is_told_by_operation() {
-    let report = run_on(&options("RW", "uniform"), &MemorySubject::new(), &SystemClock::new(), &mut NoProgress);
+    let report =
+        run_on(&options("RW", "uniform"), &MemorySubject::new(), &SystemClock::new(), &mut NoProgress);
     let json = report.unwrap().to_json();
     let count = |times: &str| {
         let of = |operation: &str| json[times][operation]["count"].as_u64().unwrap();
