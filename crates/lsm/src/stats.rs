@@ -15,7 +15,7 @@ use crate::db::engine::Engine;
 use crate::hotness::HotnessStats;
 use crate::memory::MemoryPart;
 use crate::promotion::Insertion;
-use crate::tiers::{IoCount, Purpose};
+use crate::tiers::{IoCount, Purpose, TierHandle};
 use crate::version::{LEVELS, Version, is_hot_run};
 use crate::view::KeyspaceState;
 use crate::write::stall::Reason;
@@ -351,26 +351,28 @@ impl ReadCounters {
 }
 
 impl Engine {
+    /// Processor time of the background jobs that are over, by lane.
+    fn background_cpu_us(&self) -> Vec<(&'static str, u64)> {
+        let spent = |lane: Lane| u64::try_from(self.env.executor.cpu_time(lane).as_micros());
+        Lane::ALL.map(|lane| (lane.name(), spent(lane).unwrap_or(u64::MAX))).into()
+    }
+
     /// What was counted, and the sizes of now.
     pub(crate) fn stats(&self) -> Stats {
-        let (reads, writes, work) = (&self.counters.reads, &self.counters.writes, &self.counters.work);
+        let Counters { reads, writes, work, .. } = &self.counters;
         let versions = self.versions_now();
         let deepest = versions.iter().filter_map(|version| version.deepest()).max().unwrap_or(0);
         let (gets_level, gets_hot) = reads.by_level(deepest);
         let in_tree = gets_level.iter().sum::<u64>() + gets_hot;
         let gets = reads.memtable.get() + reads.promotion.get() + reads.absent.get() + in_tree;
-        let slow = reads.slow_touched.get();
         let both = |of: &dyn Fn(Tier) -> u64| Tier::ALL.map(of);
+        let (events, events_lost) = self.events.counts();
         let pair = |of: &[Counter; 2]| [of[0].get(), of[1].get()];
-        let device = |of: fn(IoCount) -> u64| {
-            both(&|tier| self.files.tier(tier).map_or(0, |handle| of(handle.io_stats().total())))
+        let with_scans = |gets: &[Counter; 2], scans: &[Counter; 2]| {
+            both(&|tier| gets[tier.index()].get() + scans[tier.index()].get())
         };
-        let both_io = |purpose: Purpose| {
-            let of = |tier| self.files.tier(tier).map(|handle| handle.io_stats().of(purpose));
-            Tier::ALL.map(|tier| of(tier).unwrap_or_default())
-        };
-        let spent = |lane: Lane| self.env.executor.cpu_time(lane).as_micros();
-        let spent_us = |lane: Lane| u64::try_from(spent(lane)).unwrap_or(u64::MAX);
+        let io = Tier::ALL.map(|tier| self.files.tier(tier).map(TierHandle::io_stats).unwrap_or_default());
+        let device = |of: fn(IoCount) -> u64| io.map(|io| of(io.total()));
         self.refresh_memory();
         Stats {
             gets,
@@ -379,14 +381,10 @@ impl Engine {
             gets_level,
             gets_hot,
             gets_absent: reads.absent.get(),
-            gets_fast: gets.saturating_sub(slow),
-            gets_slow: slow,
-            read_ios: both(&|tier| {
-                reads.ios[tier.index()].get() + self.counters.scan_ios[tier.index()].get()
-            }),
-            read_bytes: both(&|tier| {
-                reads.bytes[tier.index()].get() + self.counters.scan_bytes[tier.index()].get()
-            }),
+            gets_fast: gets.saturating_sub(reads.slow_touched.get()),
+            gets_slow: reads.slow_touched.get(),
+            read_ios: with_scans(&reads.ios, &self.counters.scan_ios),
+            read_bytes: with_scans(&reads.bytes, &self.counters.scan_bytes),
             cache_hits: reads.cache_hits.get(),
             cache_misses: reads.ios.iter().chain(&self.counters.scan_ios).map(Counter::get).sum(),
             promotion: self.promotion_stats(),
@@ -415,8 +413,8 @@ impl Engine {
             device_read_bytes: device(|count| count.read_bytes),
             device_written_bytes: device(|count| count.written_bytes),
             device_reads: device(|count| count.reads),
-            io: Purpose::ALL.map(|purpose| (purpose, both_io(purpose))).into(),
-            background_cpu_us: Lane::ALL.map(|lane| (lane.name(), spent_us(lane))).into(),
+            io: Purpose::ALL.map(|purpose| (purpose, io.map(|io| io.of(purpose)))).into(),
+            background_cpu_us: self.background_cpu_us(),
             memory: MemoryPart::ALL.iter().map(|&part| (part.name(), self.files.memory.used(part))).collect(),
             memory_limit_bytes: self.files.memory.limit_bytes(),
             memory_used_bytes_max: self.files.memory.total_max(),
@@ -428,8 +426,8 @@ impl Engine {
             wal_bytes: self.wals.bytes(),
             hotness: self.hotness.stats(),
             hot_level: hot_level(&versions),
-            events: self.events.counts().0,
-            events_lost: self.events.counts().1,
+            events,
+            events_lost,
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use kelvin::{CompressionChoice, Db, Durability, Env, Hotness, Options};
+use kelvin::{CompressionChoice, Db, Durability, Env, Hotness, Options, Stats};
 use kelvin_base::{Clock, OrderedStore, Result};
 use kelvin_storage::throttle::Limits;
 use kelvin_storage::{Storage, ThrottledStorage};
@@ -88,6 +88,19 @@ pub(crate) struct KelvinSubject {
     pub(crate) db: Db,
 }
 
+/// Bytes by purpose and tier; read and written apart they go to `more`.
+fn traffic(stats: &Stats, more: &mut Vec<(String, u64)>) -> Traffic {
+    let mut traffic = Traffic::default();
+    for ((purpose, tiers), sums) in stats.io.iter().zip(&mut traffic.0) {
+        for ((tier, count), sum) in ["fast", "slow"].into_iter().zip(tiers).zip(sums) {
+            *sum = (count.read_bytes + count.written_bytes) as f64;
+            more.push((format!("io.{}_{tier}_read_bytes", purpose.name()), count.read_bytes));
+            more.push((format!("io.{}_{tier}_written_bytes", purpose.name()), count.written_bytes));
+        }
+    }
+    traffic
+}
+
 impl Subject for KelvinSubject {
     fn store(&self) -> &dyn OrderedStore {
         &self.db
@@ -128,14 +141,7 @@ impl Subject for KelvinSubject {
         more.extend(
             stats.background_cpu_us.iter().map(|(lane, us)| (format!("cpu.background_{lane}_us"), *us)),
         );
-        let mut traffic = Traffic::default();
-        for ((purpose, tiers), sums) in stats.io.iter().zip(&mut traffic.0) {
-            for ((tier, count), sum) in ["fast", "slow"].into_iter().zip(tiers).zip(sums) {
-                *sum = (count.read_bytes + count.written_bytes) as f64;
-                more.push((format!("io.{}_{tier}_read_bytes", purpose.name()), count.read_bytes));
-                more.push((format!("io.{}_{tier}_written_bytes", purpose.name()), count.written_bytes));
-            }
-        }
+        let traffic = traffic(&stats, &mut more);
         let parts = stats.memory.iter().map(|(part, bytes)| (format!("memory_bytes.{part}"), *bytes));
         let mut sizes: Vec<(String, u64)> = parts.collect();
         sizes.push(("memory_bytes.all_max".to_string(), stats.memory_used_bytes_max));

@@ -11,7 +11,7 @@ use kelvin::events::Listener;
 use kelvin::{HotParts, Hotness};
 use kelvin_base::{Error, Result};
 
-use crate::generate::keys::KeyDistribution;
+use crate::generate::keys::{HOTSPOT_5, KeyDistribution};
 
 /// A system that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,12 @@ impl System {
     #[must_use]
     pub const fn is_tiered(self) -> bool {
         matches!(self, Self::Kelvin | Self::Fat | Self::RocksdbFat)
+    }
+
+    /// True if what is read decides what it keeps on the fast tier.
+    #[must_use]
+    pub const fn learns(self) -> bool {
+        matches!(self, Self::Kelvin)
     }
 
     /// True if it is RocksDB.
@@ -276,7 +282,7 @@ impl BenchOptions {
             hot_parts: HotParts::default(),
             hot_set_bytes: None,
             workload: Workload::Ro,
-            keys: KeyDistribution::Hotspot { percent: 5.0 },
+            keys: HOTSPOT_5,
             records: 100_000,
             key_size: 24,
             value_size: 1000,

@@ -86,6 +86,30 @@ pub struct BarPlot {
     pub series: Vec<(String, Vec<Option<f64>>)>,
 }
 
+/// Bars side by side in groups, each a stack of parts.
+#[derive(Clone, Debug, Default)]
+pub struct StackPlot {
+    /// What the y axis counts, with its unit.
+    pub y: String,
+    /// The names of the groups.
+    pub groups: Vec<String>,
+    /// The names of the bars of each group.
+    pub bars: Vec<String>,
+    /// Name of each part, and its heights by group and bar; `None` leaves it out.
+    pub parts: Vec<(String, Vec<Vec<Option<f64>>>)>,
+}
+
+/// Points with names, both axes from 0 to 100.
+#[derive(Clone, Debug, Default)]
+pub struct ScatterPlot {
+    /// What the x axis counts, with its unit.
+    pub x: String,
+    /// What the y axis counts, with its unit.
+    pub y: String,
+    /// Name and place of each point.
+    pub points: Vec<(String, (f64, f64))>,
+}
+
 /// How a number on an axis is written.
 pub type AxisLabel = fn(f64) -> String;
 
@@ -155,15 +179,7 @@ impl LinePlot {
                     + PathElement::new([(24 - dash, 0), (24, 0)], style)
             });
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .legend_area_size(34)
-            .label_font(FONT_SMALL)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
-        Ok(())
+        legend(&mut chart, SeriesLabelPosition::LowerRight)
     }
 }
 
@@ -218,16 +234,132 @@ impl BarPlot {
             });
             chart.draw_series(figures)?;
         }
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
+    }
+}
+
+impl StackPlot {
+    /// The plot as an SVG element.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it cannot be drawn.
+    pub fn draw(&self) -> Result<String> {
+        svg(&self.y, |area| self.draw_on(area))
+    }
+
+    fn height(&self, part: usize, group: usize, bar: usize) -> f64 {
+        let heights = self.parts.get(part).and_then(|(_, groups)| groups.get(group));
+        heights.and_then(|bars| bars.get(bar).copied().flatten()).unwrap_or(0.0)
+    }
+
+    /// Where part `part` of a bar begins.
+    fn below(&self, part: usize, group: usize, bar: usize) -> f64 {
+        (0..part).map(|below| self.height(below, group, bar)).sum()
+    }
+
+    fn draw_on(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {
+        let (groups, bars) = (self.groups.len().max(1), self.bars.len().max(1));
+        let places = || (0..groups).flat_map(|group| (0..bars).map(move |bar| (group, bar)));
+        let highest = places().map(|(group, bar)| self.below(self.parts.len(), group, bar));
+        // Room above the bars for the legend.
+        let top = highest.fold(f64::MIN_POSITIVE, f64::max) * 1.3;
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .margin_right(24)
+            .x_label_area_size(52)
+            .y_label_area_size(84)
+            .build_cartesian_2d(0.0..groups as f64, 0.0..top)?;
         chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .legend_area_size(34)
-            .label_font(FONT_SMALL)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.3))
+            .configure_mesh()
+            .disable_x_mesh()
+            .y_desc(self.y.as_str())
+            .label_style(FONT_SMALL)
+            .axis_desc_style(FONT)
+            .x_labels(0)
+            .y_labels(6)
+            .y_label_formatter(&|value| number(*value))
+            .light_line_style(WHITE)
             .draw()?;
+        let width = 0.86 / bars as f64;
+        let left = |group: usize, bar: usize| group as f64 + 0.07 + width * bar as f64;
+        let centred =
+            |font: (&'static str, u32)| font.into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
+        for (at, name) in self.groups.iter().enumerate() {
+            let (x, y) = chart.backend_coord(&(at as f64 + 0.5, 0.0));
+            area.draw(&Text::new(name.clone(), (x, y + 26), centred(FONT)))?;
+        }
+        for (group, bar) in places() {
+            let (x, y) = chart.backend_coord(&(left(group, bar) + width * 0.45, 0.0));
+            let name = self.bars.get(bar).cloned().unwrap_or_default();
+            area.draw(&Text::new(name, (x, y + 6), centred(FONT_SMALL)))?;
+        }
+        for (part, (name, _)) in self.parts.iter().enumerate() {
+            let style = colour(part).filled();
+            let shape = |(group, bar): (usize, usize)| {
+                let (x, from) = (left(group, bar), self.below(part, group, bar));
+                Rectangle::new([(x, from), (x + width * 0.9, from + self.height(part, group, bar))], style)
+            };
+            let drawn = places().filter(|(group, bar)| self.height(part, *group, *bar) > 0.0);
+            chart
+                .draw_series(drawn.map(shape))?
+                .label(name.clone())
+                .legend(move |(x, y)| Rectangle::new([(x, y - 6), (x + 24, y + 6)], style));
+        }
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
+    }
+}
+
+impl ScatterPlot {
+    /// The plot as an SVG element.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it cannot be drawn.
+    pub fn draw(&self) -> Result<String> {
+        svg(&self.y, |area| self.draw_on(area))
+    }
+
+    fn draw_on(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .margin_right(24)
+            .x_label_area_size(48)
+            .y_label_area_size(84)
+            .build_cartesian_2d(0.0..100.0, 0.0..100.0)?;
+        chart
+            .configure_mesh()
+            .x_desc(self.x.as_str())
+            .y_desc(self.y.as_str())
+            .label_style(FONT_SMALL)
+            .axis_desc_style(FONT)
+            .light_line_style(WHITE)
+            .draw()?;
+        for (name, place) in &self.points {
+            chart.draw_series([Circle::new(*place, 5, colour(1).filled())])?;
+            // Beside the point, on the side where there is room.
+            let is_right = place.0 > 70.0;
+            let side = if is_right { HPos::Right } else { HPos::Left };
+            let beside = FONT_SMALL.into_text_style(area).pos(Pos::new(side, VPos::Center));
+            let (x, y) = chart.backend_coord(place);
+            area.draw(&Text::new(name.clone(), (x + if is_right { -10 } else { 10 }, y), beside))?;
+        }
         Ok(())
     }
+}
+
+/// What each colour stands for.
+fn legend<'a, C>(chart: &mut ChartContext<'a, SVGBackend<'a>, C>, place: SeriesLabelPosition) -> Drawn
+where
+    C: CoordTranslate,
+{
+    chart
+        .configure_series_labels()
+        .position(place)
+        .legend_area_size(34)
+        .label_font(FONT_SMALL)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    Ok(())
 }
 
 /// A number as an axis shows it.
@@ -290,6 +422,35 @@ mod tests {
             "the bar of b and its entry in the legend: {svg}"
         );
         assert!(BarPlot::default().draw().is_ok());
+    }
+
+    #[test]
+    fn stacks_stand_on_one_another_with_the_names_of_bars_groups_and_parts() {
+        let plot = StackPlot {
+            y: "us".into(),
+            groups: vec!["RO".into(), "RW".into()],
+            bars: vec!["kelvin".into(), "fat".into()],
+            parts: vec![
+                ("reads".into(), vec![vec![Some(10.0), Some(20.0)], vec![Some(5.0), None]]),
+                ("tracker".into(), vec![vec![Some(1.0), None], vec![Some(2.0), None]]),
+            ],
+        };
+        assert!((plot.below(2, 0, 0) - 11.0).abs() < 1e-9 && (plot.below(1, 0, 1) - 20.0).abs() < 1e-9);
+        let svg = plot.draw().unwrap();
+        for word in ["RO", "RW", "kelvin", "fat", "reads", "tracker", "us"] {
+            assert!(svg.contains(&format!("\n{word}\n")), "{word}: {svg}");
+        }
+        // The parts of two bars, and the entry in the legend.
+        assert_eq!(svg.matches("fill=\"#0072B2\"").count(), 3, "{svg}");
+        assert!(StackPlot::default().draw().is_ok());
+    }
+
+    #[test]
+    fn points_have_their_names_beside_them() {
+        let points = vec![("one".into(), (10.0, 20.0)), ("other".into(), (95.0, 90.0))];
+        let svg = ScatterPlot { x: "hot".into(), y: "sunk".into(), points }.draw().unwrap();
+        assert!(svg.contains("\none\n") && svg.contains("\nother\n") && svg.matches("<circle").count() == 2);
+        assert!(ScatterPlot::default().draw().is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! RocksDB is there only with the cargo feature `rocksdb`.
 
-use kelvin_base::Result;
+use kelvin_base::{Error, Result};
 
 use crate::options::{BenchOptions, System};
 use crate::subject::Subject;
@@ -25,9 +25,17 @@ fn rocksdb(options: &BenchOptions) -> Result<Box<dyn Subject>> {
 
 #[cfg(not(feature = "rocksdb"))]
 fn rocksdb(options: &BenchOptions) -> Result<Box<dyn Subject>> {
-    Err(kelvin_base::Error::invalid(format!(
-        "this program was built without RocksDB, so it cannot measure {}",
-        options.system
-    ))
-    .advice("install librocksdb-dev and build with --features rocksdb"))
+    Err(not_built(options.system))
+}
+
+/// True if this program was built with `system`.
+#[must_use]
+pub const fn is_built(system: System) -> bool {
+    cfg!(feature = "rocksdb") || !system.is_rocksdb()
+}
+
+/// Why `system` cannot be measured.
+pub(crate) fn not_built(system: System) -> Error {
+    Error::invalid(format!("this program was built without RocksDB, so it cannot measure {system}"))
+        .advice("install librocksdb-dev and build with --features rocksdb")
 }

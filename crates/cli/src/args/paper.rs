@@ -34,16 +34,20 @@ fast as it is, unless --slow-read-iops or --slow-bandwidth say otherwise.
 Each run begins with a fresh copy of a loaded store. Results are kept in DIR/runs; what is there
 already, made with the same settings, is not run again. DIR/report.html has tables and plots,
 DIR/report.json everything, DIR/ITEM.csv each table. With --only and --keep-stores the runs can be
-made one by one. In `reference`, kelvin with parts left out stands beside the whole.
+made one by one. Kelvin with parts left out stands beside the whole in figures and in `reference`.
+
+Systems: all that this program was built with; RocksDB with two tiers only where --slow names a
+disk that is slow itself (see bench/tiers.sh), because its files cannot be slowed down from here.
 
 Examples:
   kelvin bench paper --list
-  kelvin bench paper table3 table5 --out results
+  kelvin bench paper --out results          the whole report, in a quarter of an hour
+  kelvin bench paper table3 figure6 --out results
   kelvin bench paper --scale 1/100 --out results --fast /nvme/b --slow /hdd/b
   kelvin bench paper reference --scale 1/100 --out results --keep-stores --only ro-hotspot5
   kelvin bench paper reference --out results --only rw-hotspot5-kelvin --no-retention")]
 pub struct Paper {
-    /// Figures and tables [default: all]
+    /// Figures and tables [default: all of the paper's, that is all but uniform and reference]
     #[arg(value_name = "ITEM")]
     pub items: Vec<String>,
     /// The part of the paper's size: 1, 1/100, 1/1000
@@ -85,7 +89,13 @@ pub struct Paper {
     /// Make only runs with this in their name, and show what was made before of the others
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
-    /// In `reference`: how kelvin tells hot records, beside its default: lru, clock, oracle, off
+    /// Systems, with commas between [default: all that can be run]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub systems: Vec<String>,
+    /// A file of a production trace for figures 9 to 11 [default: synthetic traces]
+    #[arg(long = "trace", value_name = "FILE")]
+    pub traces: Vec<PathBuf>,
+    /// How kelvin tells hot records in a row beside its default: lru, clock, oracle, off
     #[arg(long, value_name = "NAME")]
     pub hotness: Option<String>,
     #[command(flatten)]

@@ -6,7 +6,7 @@
 use std::io::{IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kelvin_workload::paper::{Item, Order, RunSpec, Variant, Watcher, run as make, tables};
+use kelvin_workload::paper::{Item, Order, RunSpec, Variant, Watcher, run as make};
 use kelvin_workload::{DeviceLimits, Progress, ProgressUpdate};
 
 use crate::args::paper::Paper;
@@ -26,7 +26,8 @@ pub fn run(args: &Paper) -> Outcome {
     }
     let named = args.items.iter().map(|name| name.parse()).collect::<kelvin::Result<Vec<Item>>>()?;
     // In the report's order, each once.
-    let items = Item::ALL.into_iter().filter(|item| named.is_empty() || named.contains(item)).collect();
+    let is_wanted = |item: &Item| if named.is_empty() { item.is_papers() } else { named.contains(item) };
+    let items = Item::ALL.into_iter().filter(is_wanted).collect();
     let out = args.out.clone().unwrap_or_default();
     let order = Order {
         items,
@@ -48,6 +49,8 @@ pub fn run(args: &Paper) -> Outcome {
             parts: args.ablations.parts(),
             hotness: args.hotness.as_deref().map(str::parse).transpose()?,
         },
+        systems: args.systems.iter().map(|name| name.parse()).collect::<kelvin::Result<_>>()?,
+        traces: args.traces.clone(),
         device_seconds: args.disk_seconds,
     };
     let mut shown = Shown::new();
@@ -55,7 +58,7 @@ pub fn run(args: &Paper) -> Outcome {
     shown.bar.finish_and_clear();
     paper.write(&out)?;
     for item in &paper.items {
-        print(&tables::table(&paper, *item).text())?;
+        print(&item.table(&paper).text())?;
     }
     print(&format!("Tables and plots: {}", out.join("report.html").display()))?;
     Ok(Exit::Ok)

@@ -17,7 +17,10 @@ fn an_item_is_run_printed_beside_the_papers_figures_and_kept() {
     for word in ["Table 3", "no-retain", "paper: hit rate", "94.5 %", "72.0 %", "second over first"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    assert!(told.contains("2 runs, about") && told.contains("[2/2] rw-hotspot5-no-retention in"), "{told}");
+    assert!(
+        told.contains("2 runs, about") && told.contains("[2/2] rw-hotspot5-kelvin-no-retention in"),
+        "{told}"
+    );
     let page = String::from_utf8(place.read("out/report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("The disks"));
     assert!(told.contains("the fast disk makes") && told.contains("the slow disk makes"), "{told}");
@@ -44,7 +47,7 @@ fn an_item_is_run_printed_beside_the_papers_figures_and_kept() {
 #[test]
 fn the_items_are_listed_and_need_no_directory() {
     let list = stdout(kelvin().args(["bench", "paper", "--list"]));
-    for name in ["table3", "table4", "table5", "scorers", "dynamic", "uniform", "speedup", "reference"] {
+    for name in ["figure6", "figure11", "figure16", "table3", "table5", "scorers", "uniform", "reference"] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
     }
 }
@@ -58,8 +61,10 @@ fn nonsense_is_refused_before_anything_is_run() {
         (&["table3", "--scale", "small"], 2, "is no scale"),
         (&["table3", "--scale", "2"], 2, "1/50000 to 1"),
         (&["table3", "--threads", "0"], 2, "nothing to run"),
+        (&["figure6", "--systems", "leveldb"], 2, "no system is called 'leveldb'"),
+        (&["figure9", "--trace", "/nonexistent/cluster1"], 7, "/nonexistent/cluster1"),
         (&["table3", "--only", "UH"], 2, "no run has 'UH' in its name"),
-        (&["table3", "--no-retention"], 2, "for the item 'reference'"),
+        (&["table3", "--no-retention"], 2, "add a row to figures"),
     ] {
         let (found, told) = failure(&mut paper(&place, args));
         assert!(found == code && told.contains(word), "{args:?}: {told}");

@@ -23,6 +23,8 @@ pub fn hotspot_share(percent: f64) -> f64 {
     1.0 - percent / 100.0
 }
 
+/// The paper's hotspot.
+pub const HOTSPOT_5: KeyDistribution = KeyDistribution::Hotspot { percent: 5.0 };
 /// Exponent of `latest`, YCSB's.
 pub const LATEST_EXPONENT: f64 = 0.99;
 

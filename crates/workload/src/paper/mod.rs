@@ -1,36 +1,47 @@
 //! The evaluation of the HotRAP paper by one command: which runs, in which order, and what is kept of them.
 //!
-//! [`item`] says what each figure or table runs, [`scale`] how large, [`store`] loads and copies the stores, [`run`] makes
-//! the runs that are not there yet, [`tables`] and [`page`] show them beside the paper's own figures.
-//! [`reference`] and [`pairs`] are the items that compare systems.
+//! [`item`] lists the figures and tables; each kind of them is a module that says what it runs and shows it beside the paper's own
+//! figures. [`plan`] is who stands in them and what one run is, [`scale`] how large, [`store`] loads and copies the stores, [`run`]
+//! makes the runs that are not there yet, [`page`] is the report.
 //! Invariant: a result is written whole or not at all, and used again only if it was made with the same settings.
 //! Tests: beside each part, and `tests.rs` runs it all very small.
 
+mod ablations;
+mod cells;
+mod costs;
+mod dynamic;
+mod hdd;
 pub mod item;
 pub mod page;
-pub mod pairs;
+pub mod plan;
 pub mod reference;
 pub mod scale;
 pub mod store;
 pub mod table;
-pub mod tables;
 #[cfg(test)]
 mod tests;
+mod throughput;
+pub mod traces;
+mod uniform;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kelvin_base::{Clock, Error, Result, SystemClock};
 use serde_json::{Value, json};
 
-pub use item::{Item, RunSpec, Variant};
+pub use item::Item;
+pub use plan::{Choice, Contender, RunSpec, Variant};
 pub use scale::Scale;
 pub use table::Table;
+pub use traces::TraceSource;
 
 use crate::device::{self, Device};
 use crate::dirs;
 use crate::kelvin::device_limits;
-use crate::options::DeviceLimits;
+use crate::options::{DeviceLimits, System};
 use crate::runner::Progress;
+use crate::systems;
+use crate::trace::{MalformedLines, Prepared, TraceFiles, replay};
 use store::{Places, asked, differences, result_path};
 
 /// What is wanted.
@@ -56,8 +67,12 @@ pub struct Order {
     pub keep_stores: bool,
     /// Make only runs whose names hold one of these; of the others show what was made before. Empty for all.
     pub only: Vec<String>,
-    /// In the item `reference` Kelvin stands like this too.
+    /// Kelvin stands like this too, beside the whole.
     pub variant: Variant,
+    /// The systems that stand in the figures; empty for all that this program has and the disks allow.
+    pub systems: Vec<System>,
+    /// The traces of Figures 9 to 11; empty for synthetic ones.
+    pub traces: Vec<PathBuf>,
     /// Seconds of each measurement of the two disks; 0 for none.
     pub device_seconds: f64,
 }
@@ -79,15 +94,45 @@ pub trait Watcher: Progress {
 pub struct Paper {
     /// What was wanted.
     pub items: Vec<Item>,
-    /// How large.
-    pub scale: Scale,
+    /// Who stands in the figures, and how large they are.
+    pub choice: Choice,
     /// Every run and its report.
     pub runs: Vec<(RunSpec, Value)>,
     /// What the disks do, the fast one and the slow one, measured before the runs; empty if they were not measured.
     pub devices: Vec<(&'static str, Device)>,
 }
 
+/// Caption and SVG of each plot.
+type Plots = Vec<(String, String)>;
+
 impl Order {
+    /// Who stands in the figures, and how large they are.
+    #[must_use]
+    pub fn choice(&self) -> Choice {
+        // The slow disk of a peer is what it is: an emulated one would be its fast disk.
+        let is_real = self.slow.is_some() && self.limits.is_none();
+        let can = |system: &System| {
+            systems::is_built(*system) && (is_real || !system.is_tiered() || !system.is_rocksdb())
+        };
+        let named = |system: &System| match self.systems.is_empty() {
+            true => can(system),
+            false => self.systems.contains(system),
+        };
+        let with_variant = |system: System| {
+            let has_variant = system == System::Kelvin && self.variant.suffix().is_some();
+            let variant = has_variant.then_some(Contender { system, variant: self.variant });
+            std::iter::once(Contender::whole(system)).chain(variant)
+        };
+        Choice {
+            scale: self.scale,
+            contenders: System::ALL.into_iter().filter(named).flat_map(with_variant).collect(),
+            traces: match self.traces.is_empty() {
+                true => TraceSource::STAND_INS.into(),
+                false => self.traces.iter().cloned().map(TraceSource::File).collect(),
+            },
+        }
+    }
+
     /// The runs of the order, in their order, each once.
     #[must_use]
     pub fn plan(&self) -> Vec<RunSpec> {
@@ -101,7 +146,7 @@ impl Order {
                 (true, None) => run,
             }
         };
-        item::plan(&self.items, self.scale, &self.variant).into_iter().map(change).collect()
+        item::plan(&self.items, &self.choice()).into_iter().map(change).collect()
     }
 
     /// True if the run is to be made where it is missing.
@@ -116,13 +161,32 @@ impl Order {
                 Error::invalid("there is nothing to run").advice("name figures or tables, and threads")
             );
         }
-        if self.variant.suffix().is_some() && !self.items.contains(&Item::Reference) {
-            return Err(Error::invalid(
-                "--hotness, --no-retention and their kind are for the item 'reference'",
-            )
-            .advice("name it; table3, table4, table5 and scorers leave parts out by themselves"));
+        if let Some(missing) = self.systems.iter().find(|system| !systems::is_built(**system)) {
+            return Err(systems::not_built(*missing));
         }
+        let choice = self.choice();
+        let shows_variants = |item: &Item| {
+            !matches!(item, Item::Scorers | Item::Uniform | Item::Figure15)
+                && !matches!(item, Item::Table3 | Item::Table4 | Item::Table5 | Item::Figure9)
+        };
+        if self.variant.suffix().is_some() && !self.items.iter().any(shows_variants) {
+            return Err(Error::invalid(
+                "--hotness, --no-retention and their kind add a row to figures and to 'reference'",
+            )
+            .advice("name one; table3, table4, table5 and scorers leave parts out by themselves"));
+        }
+        traces::check(&choice.traces)?;
+        self.traces.iter().try_for_each(|path| {
+            TraceFiles::new(std::slice::from_ref(path), MalformedLines::Refuse).map(drop)
+        })?;
         let plan = self.plan();
+        if let Some(run) = plan
+            .iter()
+            .find(|run| self.wants(run) && run.options.system.is_rocksdb() && !run.options.limits.is_none())
+        {
+            return Err(Error::invalid(format!("the slow disk of {} cannot be emulated", run.options.system))
+                .advice("throttle a disk with bench/tiers.sh, name it with --slow, and leave --slow-read-iops and its kind out"));
+        }
         if !plan.iter().any(|run| self.wants(run)) {
             let names: Vec<&str> = plan.iter().map(|run| run.name.as_str()).collect();
             return Err(Error::invalid(format!("no run has '{}' in its name", self.only.join("' or '")))
@@ -149,7 +213,7 @@ impl Order {
             watcher.note(&format!("{} cannot be read: the run is made again", path.display()));
             return None;
         };
-        let (then, now) = (kept["asked"].take(), asked(&run.options));
+        let (then, now) = (kept["asked"].take(), asked(run));
         if then != now {
             let what = differences(&then, &now);
             watcher.note(&format!("{} was run with other settings ({what}): it is run again", run.name));
@@ -189,7 +253,9 @@ impl Order {
         if self.device_seconds <= 0.0 || !is_due {
             return Ok(kept.unwrap_or_default());
         }
-        let limits = self.plan().first().map(|run| device_limits(&run.options.limits)).unwrap_or_default();
+        let plan = self.plan();
+        let tiered = plan.iter().find(|run| run.options.system.is_tiered() && !run.has_own_disk);
+        let limits = tiered.map(|run| device_limits(&run.options.limits)).unwrap_or_default();
         let mut devices = Vec::new();
         for ((name, dir), limits) in DISKS.into_iter().zip([&places.fast, &places.slow]).zip(limits) {
             let device = device::measure(&device::Order {
@@ -231,20 +297,28 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
     watcher.planned(&runs, &is_done);
     let devices = order.devices(&places, !missing.is_empty(), watcher)?;
     let clock = SystemClock::new();
+    let mut traces = Traces { dir: order.out.join("traces"), ready: None };
     for (index, (run, report)) in runs.iter().zip(&mut kept).enumerate() {
         if report.is_some() {
             continue;
         }
         let begun = clock.now();
         watcher.begun(index);
-        let options = places.prepare(&run.options, watcher)?;
-        let made = crate::runner::run(&options, watcher)?.to_json();
-        let kept = json!({"asked": asked(&run.options), "report": made});
+        let made = match &run.trace {
+            Some(trace) => {
+                let prepared = traces.of(trace, watcher)?;
+                replay(&places.fresh(&run.options), prepared, watcher)?
+            }
+            None => crate::runner::run(&places.prepare(&run.options, watcher)?, watcher)?,
+        };
+        let made = made.to_json();
+        let kept = json!({"asked": asked(run), "report": made});
         dirs::write_whole(&result_path(&order.out, &run.name), &format!("{kept:#}\n"))?;
         places.clear(&run.options)?;
         watcher.ended(index, clock.now().saturating_sub(begun).as_secs_f64());
         *report = Some(made);
     }
+    traces.clear()?;
     if !order.keep_stores {
         places.clear_all(&runs)?;
         if order.fast.is_none() && order.slow.is_none() {
@@ -254,10 +328,41 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
         }
     }
     let runs = runs.into_iter().zip(kept.into_iter().flatten()).collect();
-    Ok(Paper { items: order.items.clone(), scale: order.scale, runs, devices })
+    Ok(Paper { items: order.items.clone(), choice: order.choice(), runs, devices })
+}
+
+/// The trace that was made ready last: the runs of one stand together.
+struct Traces {
+    dir: PathBuf,
+    ready: Option<(TraceSource, Prepared)>,
+}
+
+impl Traces {
+    fn of(&mut self, trace: &traces::TraceRun, watcher: &mut dyn Watcher) -> Result<&Prepared> {
+        if self.ready.as_ref().is_none_or(|(source, _)| *source != trace.source) {
+            self.clear()?;
+            let prepared = trace.prepare(&self.dir, watcher)?;
+            self.ready = Some((trace.source.clone(), prepared));
+        }
+        match &self.ready {
+            Some((_, prepared)) => Ok(prepared),
+            None => Err(Error::invalid("no trace was made ready")),
+        }
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.ready = None;
+        dirs::remove_marked(&self.dir)
+    }
 }
 
 impl Paper {
+    /// What run `name` was.
+    #[must_use]
+    pub fn run(&self, name: &str) -> Option<&RunSpec> {
+        self.runs.iter().map(|(run, _)| run).find(|run| run.name == name)
+    }
+
     /// The report of the run `name`.
     #[must_use]
     pub fn report(&self, name: &str) -> Option<&Value> {
@@ -268,23 +373,20 @@ impl Paper {
     #[must_use]
     pub fn to_json(&self) -> Value {
         let table = |table: &Table| json!({"title": table.title, "caption": table.caption, "header": table.header, "rows": table.rows});
-        let items: serde_json::Map<String, Value> = self
-            .items
-            .iter()
-            .map(|item| (item.name().to_string(), table(&tables::table(self, *item))))
-            .collect();
+        let items: serde_json::Map<String, Value> =
+            self.items.iter().map(|item| (item.name().to_string(), table(&item.table(self)))).collect();
         let runs: serde_json::Map<String, Value> =
             self.runs.iter().map(|(run, report)| (run.name.clone(), report.clone())).collect();
-        json!({"scale": self.scale.part(), "items": items, "runs": runs, "devices": devices_json(&self.devices)})
+        json!({"scale": self.choice.scale.part(), "items": items, "runs": runs, "devices": devices_json(&self.devices)})
     }
 
     /// Writes `report.json`, `report.html` and a CSV file for each item into `out`.
     ///
     /// # Errors
     /// The operating system's; if a plot cannot be drawn.
-    pub fn write(&self, out: &std::path::Path) -> Result<()> {
+    pub fn write(&self, out: &Path) -> Result<()> {
         for item in &self.items {
-            dirs::write_whole(&out.join(format!("{item}.csv")), &tables::table(self, *item).csv())?;
+            dirs::write_whole(&out.join(format!("{item}.csv")), &item.table(self).csv())?;
         }
         dirs::write_whole(&out.join("report.json"), &format!("{:#}\n", self.to_json()))?;
         dirs::write_whole(&out.join("report.html"), &page::html(self)?)

@@ -12,7 +12,7 @@ use kelvin_base::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::Watcher;
-use super::item::RunSpec;
+use super::plan::RunSpec;
 use crate::dirs;
 use crate::options::{BenchOptions, DeviceLimits, Workload};
 
@@ -62,7 +62,7 @@ impl Places {
     /// Loads the store that `options` begin with, unless it is there.
     fn ensure_loaded(&self, options: &BenchOptions, watcher: &mut dyn Watcher) -> Result<BenchOptions> {
         let load = self.load_of(options);
-        let (mark, asked) = (self.loaded_mark(&load), asked(&load));
+        let (mark, asked) = (self.loaded_mark(&load), asked_of(&load));
         let is_there =
             [Some(load.fast_dir()), load.slow_dir()].iter().flatten().all(|dir| dirs::is_marked(dir));
         if is_there && dirs::read_json(&mark).as_ref() == Some(&asked) {
@@ -88,6 +88,12 @@ impl Places {
         Ok(run)
     }
 
+    /// Where a run goes that loads its own store.
+    #[must_use]
+    pub fn fresh(&self, options: &BenchOptions) -> BenchOptions {
+        self.within("run", options)
+    }
+
     /// Removes the copy of a run that is over.
     ///
     /// # Errors
@@ -104,6 +110,9 @@ impl Places {
     pub fn clear_all(&self, runs: &[RunSpec]) -> Result<()> {
         for run in runs {
             self.clear(&run.options)?;
+            if run.trace.is_some() {
+                continue;
+            }
             let load = self.load_of(&run.options);
             let dirs = [Some(load.fast_dir()), load.slow_dir()];
             dirs.iter().flatten().try_for_each(|dir| dirs::remove_marked(dir))?;
@@ -169,12 +178,14 @@ fn needed_bytes(runs: &[RunSpec]) -> [u64; 2] {
         if options.system.is_tiered() { [options.fast_capacity.unwrap_or(0), all] } else { [all, 0] }
     };
     let (mut stores, mut loaded, mut largest) = (Vec::new(), [0; 2], [0; 2]);
-    for RunSpec { options, .. } in runs {
-        let inserted = options.run_ops() / 100 * u64::from(options.workload.mix().insert);
+    for RunSpec { options, trace, .. } in runs {
+        // Every other request of a trace may be a new record.
+        let insert = if trace.is_some() { 50 } else { options.workload.mix().insert };
+        let inserted = options.run_ops() / 100 * u64::from(insert);
         let copy = on_disks(options, options.records + inserted, AT_WORK);
         largest = [largest[0].max(copy[0]), largest[1].max(copy[1])];
         let of = (options.system, loaded_name(options));
-        if !stores.contains(&of) {
+        if trace.is_none() && !stores.contains(&of) {
             stores.push(of);
             let store = on_disks(options, options.records, AT_REST);
             loaded = [loaded[0] + store[0], loaded[1] + store[1]];
@@ -185,7 +196,16 @@ fn needed_bytes(runs: &[RunSpec]) -> [u64; 2] {
 
 /// What a result follows from: another of these is another run.
 #[must_use]
-pub fn asked(options: &BenchOptions) -> Value {
+pub fn asked(run: &RunSpec) -> Value {
+    let mut asked = asked_of(&run.options);
+    if let Some(trace) = &run.trace {
+        asked["trace"] = trace.asked();
+    }
+    asked
+}
+
+/// The same of a run without a trace, or of a load.
+fn asked_of(options: &BenchOptions) -> Value {
     let limits = &options.limits;
     let mut asked = json!({
         "system": options.system.name(),
@@ -235,15 +255,16 @@ pub fn result_path(out: &Path, name: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::item::{Item, Variant};
+    use crate::paper::item::{Item, plan as plan_of};
+    use crate::paper::tests::choice;
 
-    fn plan(items: &[Item], scale: crate::paper::Scale) -> Vec<RunSpec> {
-        crate::paper::item::plan(items, scale, &Variant::default())
+    fn plan(items: &[Item], scale: &str) -> Vec<RunSpec> {
+        plan_of(items, &choice(scale))
     }
 
     #[test]
     fn space_is_counted_for_every_loaded_store_and_the_largest_copy() {
-        let scale = "1/100".parse().unwrap();
+        let scale = "1/100";
         let data = 1_126_400_000.0;
         let [fast, slow] = needed_bytes(&plan(&[Item::Table4], scale)).map(|bytes| bytes as f64);
         assert!((fast - 2e8).abs() < 1.0, "a loaded store and a copy: {fast}");
@@ -255,8 +276,8 @@ mod tests {
 
     #[test]
     fn what_differs_is_named() {
-        let runs = plan(&[Item::Table3], "1/1000".parse().unwrap());
-        let (with, without) = (asked(&runs[0].options), asked(&runs[1].options));
+        let runs = plan(&[Item::Table3], "1/1000");
+        let (with, without) = (asked(&runs[0]), asked(&runs[1]));
         assert_eq!(differences(&with, &without), "retention true, now false");
         assert_eq!(differences(&with, &with), "");
         assert_eq!(differences(&Value::Null, &with), "everything");
@@ -266,7 +287,7 @@ mod tests {
     fn too_little_disk_is_said_before_anything_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let places = Places { fast: dir.path().into(), slow: dir.path().into() };
-        let mut runs = plan(&[Item::Table3], "1/1000".parse().unwrap());
+        let mut runs = plan(&[Item::Table3], "1/1000");
         assert!(places.check_space(&runs).is_ok());
         runs[0].options.records = 1 << 50;
         let error = places.check_space(&runs).unwrap_err();

@@ -39,6 +39,22 @@ impl Watcher for Notes {
     }
 }
 
+/// Kelvin's own systems and the stand-ins for traces.
+pub(super) fn choice(scale: &str) -> Choice {
+    Choice {
+        scale: scale.parse().unwrap(),
+        contenders: [System::Kelvin, System::Fat, System::FastOnly].map(Contender::whole).into(),
+        traces: TraceSource::STAND_INS.into(),
+    }
+}
+
+impl Paper {
+    /// Results without items and disks.
+    pub(super) fn of(choice: Choice, runs: Vec<(RunSpec, Value)>) -> Self {
+        Self { items: Vec::new(), choice, runs, devices: Vec::new() }
+    }
+}
+
 fn order(out: &Path, items: &[Item]) -> Order {
     Order {
         items: items.to_vec(),
@@ -53,6 +69,8 @@ fn order(out: &Path, items: &[Item]) -> Order {
         keep_stores: false,
         only: Vec::new(),
         variant: Variant::default(),
+        systems: vec![System::Kelvin, System::Fat, System::FastOnly],
+        traces: Vec::new(),
         device_seconds: 0.05,
     }
 }
@@ -77,12 +95,13 @@ fn everything_runs_is_reported_and_is_not_run_again() {
     assert_eq!((watcher.begun.len(), watcher.ended, watcher.done_before), (plan.len(), plan.len(), 0));
     assert_eq!(
         watcher.phases.iter().filter(|phase| **phase == "load").count(),
-        6,
-        "three systems, two sizes of records: six loads"
+        6 + plan.iter().filter(|run| run.trace.is_some()).count(),
+        "three systems, two sizes of records: six loads, and one for each replay"
     );
+    assert_eq!(watcher.phases.iter().filter(|phase| **phase == "prepare").count(), 3, "three traces");
     for (run, report) in &paper.runs {
         assert_eq!(report["ops"], run.options.run_ops(), "{}", run.name);
-        assert!(report["load"].is_null(), "{} began with a loaded store", run.name);
+        assert_eq!(report["load"].is_null(), run.trace.is_none(), "{} began with a loaded store", run.name);
     }
     paper.write(dir.path()).unwrap();
     let mut expected: Vec<String> = Item::ALL.iter().map(|item| format!("{item}.csv")).collect();
@@ -90,7 +109,7 @@ fn everything_runs_is_reported_and_is_not_run_again() {
     expected.sort();
     assert_eq!(names(dir.path()), expected, "the stores are gone, the results are there");
     for item in Item::ALL {
-        let table = tables::table(&paper, item);
+        let table = item.table(&paper);
         assert!(table.rows.iter().all(|row| row.len() == table.header.len()), "{item}");
         assert!(table.rows.iter().all(|row| row[1..].iter().any(|cell| cell != "-")), "{}", table.text());
     }
@@ -100,7 +119,7 @@ fn everything_runs_is_reported_and_is_not_run_again() {
     let page = page::html(&paper).unwrap();
     assert_eq!(page.matches("<h2").count(), Item::ALL.len() + 1, "one for the disks");
     assert!(
-        page.matches("<svg").count() >= 10 && !page.contains("src=") && !page.contains("href="),
+        page.matches("<svg").count() >= 28 && !page.contains("src=") && !page.contains("href="),
         "it needs nothing else"
     );
 
@@ -155,7 +174,7 @@ fn one_row_is_run_alone_on_the_store_that_is_kept_and_a_variant_beside_it() {
     assert_eq!(watcher.phases.iter().filter(|phase| **phase == "load").count(), 1, "of fat alone");
     let report = paper.report("reference-rw-hotspot5-kelvin-no-retention").unwrap();
     assert_eq!(report["retention"], false);
-    let table = tables::table(&paper, Item::Reference);
+    let table = Item::Reference.table(&paper);
     let row = table.rows.iter().find(|row| row[0] == "RW hotspot-5 %, kelvin no-retention").unwrap();
     assert_ne!(row[1], "-");
 
@@ -167,7 +186,41 @@ fn one_row_is_run_alone_on_the_store_that_is_kept_and_a_variant_beside_it() {
     );
     (order.items, order.only) = (vec![Item::Table3], Vec::new());
     let error = run(&order, &mut Notes::default()).unwrap_err().to_string();
-    assert!(error.contains("for the item 'reference'"), "{error}");
+    assert!(error.contains("add a row to figures"), "{error}");
+}
+
+#[test]
+fn traces_that_cannot_be_read_or_told_apart_are_refused_before_anything_is_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cluster1.csv");
+    dirs::write_whole(&file, "0,key,3,100,1,set,0\n0,key,3,100\n").unwrap();
+    let refused = |traces: Vec<PathBuf>| {
+        let order = Order { traces, ..order(&dir.path().join("out"), &[Item::Figure10]) };
+        run(&order, &mut Notes::default()).unwrap_err().to_string()
+    };
+    let error = refused(vec![dir.path().join("cluster9.csv")]);
+    assert!(error.contains("cluster9.csv"), "{error}");
+    let error = refused(vec![file.clone(), dir.path().join("other").join("cluster1.zst")]);
+    assert!(error.contains("two traces are called 'cluster1'"), "{error}");
+    let error = refused(vec![file]);
+    assert!(error.contains("line 2"), "{error}");
+}
+
+#[test]
+fn a_peer_whose_disk_would_be_emulated_stands_only_where_it_needs_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut order = order(dir.path(), &[Item::Figure6]);
+    order.systems = Vec::new();
+    let systems =
+        |order: &Order| -> Vec<System> { order.choice().contenders.iter().map(|one| one.system).collect() };
+    assert!(systems(&order).iter().all(|system| !system.is_rocksdb() || !system.is_tiered()));
+    assert_eq!(systems(&order).contains(&System::RocksdbFast), cfg!(feature = "rocksdb"));
+    (order.slow, order.limits) = (Some("slow".into()), DeviceLimits::default());
+    assert_eq!(systems(&order).contains(&System::RocksdbFat), cfg!(feature = "rocksdb"));
+    (order.slow, order.systems) = (None, vec![System::RocksdbFat]);
+    let error = run(&order, &mut Notes::default()).unwrap_err().to_string();
+    let expected = if cfg!(feature = "rocksdb") { "cannot be emulated" } else { "built without RocksDB" };
+    assert!(error.contains(expected), "{error}");
 }
 
 #[test]
@@ -183,7 +236,7 @@ fn a_place_that_cannot_be_written_is_refused() {
 
 #[test]
 fn tables_stand_in_the_papers_order_with_its_figures_scaled_to_the_operations() {
-    let runs = item::plan(&[Item::Table3], "1/1000".parse().unwrap(), &Variant::default());
+    let runs = item::plan(&[Item::Table3], &choice("1/1000"));
     let report = |retained: u64, hits: f64| {
         json!({"ops": 220_000, "fast_hit_rate_last10": hits, "bytes": {"promoted_flush": 4_000_000,
             "promoted_compaction": 2_000_000, "retained": retained, "compaction_read": 1_000_000_000,
@@ -191,11 +244,11 @@ fn tables_stand_in_the_papers_order_with_its_figures_scaled_to_the_operations() 
     };
     let paper = Paper {
         items: vec![Item::Table3],
-        scale: "1/1000".parse().unwrap(),
+        choice: choice("1/1000"),
         runs: runs.into_iter().zip([report(40_000_000, 0.94), report(0, 0.7)]).collect(),
         devices: Vec::new(),
     };
-    let table = tables::table(&paper, Item::Table3);
+    let table = Item::Table3.table(&paper);
     assert_eq!(
         table.rows[0].join(" | "),
         "HotRAP | 6.0 MB | 40.0 MB | 3.00 GB | 94.0 % | 5.9 MB | 41.3 MB | 2.53 GB | 94.5 %"
@@ -204,6 +257,6 @@ fn tables_stand_in_the_papers_order_with_its_figures_scaled_to_the_operations() 
         table.rows[2].join(" | "),
         "second over first | 1.00x | 0.00x | 1.00x | 0.74x | 5.97x | 0.00x | 1.25x | 0.76x"
     );
-    let missing = tables::table(&Paper { runs: Vec::new(), ..paper }, Item::Table3);
+    let missing = Item::Table3.table(&Paper { runs: Vec::new(), ..paper });
     assert_eq!(missing.rows[1][..5].join(" "), "no-retain - - - -");
 }
