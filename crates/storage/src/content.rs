@@ -1,16 +1,103 @@
-//! Bytes of an in-memory file: pages shared between copies, copied when written.
+//! Bytes of an in-memory file: pages shared between copies, copied when written, and kept short where most of them is zero.
 //!
 //! Invariant: `pages.len() == len.div_ceil(PAGE)`; bytes of the last page at or after `len` are zero.
-//! A clone costs one reference count per page, which is what makes crash images cheap.
+//! A clone costs one reference count per page, which is what makes crash images cheap. A page that a write has come to the end of is packed
+//! if that halves it: in a simulation values are zeros, and a hundred gigabytes of them are a few.
 
 use std::sync::Arc;
 
 const PAGE: usize = 4096;
+/// Zeros are left out eight at a time.
+const WORD: usize = 8;
+/// A stretch of a packed page: words of zeros, then words as they are, counted in two bytes each.
+const HEAD: usize = 4;
+
+#[derive(Clone, Debug)]
+enum Page {
+    Whole(Arc<[u8; PAGE]>),
+    /// Stretches: [`HEAD`], and the words that are no zeros.
+    Packed(Arc<[u8]>),
+}
+
+impl Page {
+    fn zeros() -> Self {
+        Self::Packed(Arc::default())
+    }
+
+    /// The stretches of a packed page: where the words as they are begin, and these.
+    fn stretches(mut packed: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let (head, rest) = packed.split_at_checked(HEAD)?;
+            let count = |of: usize| usize::from(u16::from_le_bytes([head[of], head[of + 1]])) * WORD;
+            let (zeros, len) = (count(0), count(2));
+            let (bytes, after) = rest.split_at_checked(len)?;
+            let start = at + zeros;
+            (at, packed) = (start + len, after);
+            Some((start, bytes))
+        })
+    }
+
+    /// All of its bytes.
+    fn into_whole(self) -> Arc<[u8; PAGE]> {
+        match self {
+            Self::Whole(whole) => whole,
+            Self::Packed(packed) => {
+                let mut whole = [0; PAGE];
+                for (start, bytes) in Self::stretches(&packed) {
+                    whole[start..start + bytes.len()].copy_from_slice(bytes);
+                }
+                Arc::new(whole)
+            }
+        }
+    }
+
+    /// A page without its zeros, if that halves it.
+    fn packed(whole: Arc<[u8; PAGE]>) -> Self {
+        let mut packed = Vec::with_capacity(PAGE / 2);
+        let is_zero = |at: usize| whole[at..at + WORD] == [0; WORD];
+        let mut at = 0;
+        while at < PAGE {
+            let zeros = (at..PAGE).step_by(WORD).take_while(|&at| is_zero(at)).count();
+            let start = at + zeros * WORD;
+            let words = (start..PAGE).step_by(WORD).take_while(|&at| !is_zero(at)).count();
+            let end = start + words * WORD;
+            if packed.len() + HEAD + end - start > PAGE / 2 {
+                return Self::Whole(whole);
+            }
+            if words > 0 {
+                for count in [zeros, words] {
+                    packed.extend_from_slice(&u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes());
+                }
+                packed.extend_from_slice(&whole[start..end]);
+            }
+            at = end;
+        }
+        Self::Packed(packed.into())
+    }
+
+    /// Fills `buf` from `within` on.
+    fn read(&self, within: usize, buf: &mut [u8]) {
+        match self {
+            Self::Whole(whole) => buf.copy_from_slice(&whole[within..within + buf.len()]),
+            Self::Packed(packed) => {
+                buf.fill(0);
+                let end = within + buf.len();
+                for (start, bytes) in Self::stretches(packed) {
+                    let (from, to) = (start.max(within), (start + bytes.len()).min(end));
+                    if from < to {
+                        buf[from - within..to - within].copy_from_slice(&bytes[from - start..to - start]);
+                    }
+                }
+            }
+        }
+    }
+}
 
 /// Bytes of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
-    pages: Vec<Arc<[u8; PAGE]>>,
+    pages: Vec<Page>,
     len: usize,
 }
 
@@ -29,8 +116,10 @@ impl Content {
         while !rest.is_empty() {
             let within = at % PAGE;
             let count = rest.len().min(PAGE - within);
-            let page = Arc::make_mut(&mut self.pages[at / PAGE]);
-            page[within..within + count].copy_from_slice(&rest[..count]);
+            let page = &mut self.pages[at / PAGE];
+            let mut whole = std::mem::replace(page, Page::zeros()).into_whole();
+            Arc::make_mut(&mut whole)[within..within + count].copy_from_slice(&rest[..count]);
+            *page = if within + count == PAGE { Page::packed(whole) } else { Page::Whole(whole) };
             at += count;
             rest = &rest[count..];
         }
@@ -39,7 +128,7 @@ impl Content {
     /// Makes the length at least `len`; new bytes are zeros.
     pub(crate) fn grow(&mut self, len: usize) {
         if len > self.len {
-            self.pages.resize_with(len.div_ceil(PAGE), || Arc::new([0; PAGE]));
+            self.pages.resize_with(len.div_ceil(PAGE), Page::zeros);
             self.len = len;
         }
     }
@@ -53,7 +142,7 @@ impl Content {
         while done < buf.len() {
             let within = at % PAGE;
             let count = (buf.len() - done).min(PAGE - within);
-            buf[done..done + count].copy_from_slice(&self.pages[at / PAGE][within..within + count]);
+            self.pages[at / PAGE].read(within, &mut buf[done..done + count]);
             at += count;
             done += count;
         }
@@ -90,5 +179,44 @@ mod tests {
         let copy = content.clone();
         content.write(0, b"new");
         assert_eq!((all(&copy), all(&content)), (b"old".to_vec(), b"new".to_vec()));
+    }
+
+    #[test]
+    fn pages_of_zeros_are_short_and_read_as_they_were_written() {
+        // Records of 1 KiB: a few words, then zeros; the last page is left as it is.
+        let mut bytes = vec![0; 3 * PAGE + 100];
+        for (number, record) in bytes.chunks_mut(1024).enumerate() {
+            record[..21].fill(u8::try_from(number).unwrap() + 1);
+        }
+        let mut content = Content::default();
+        for (number, piece) in bytes.chunks(700).enumerate() {
+            content.write(number * 700, piece);
+        }
+        assert_eq!(all(&content), bytes);
+        let size = |page: &Page| match page {
+            Page::Whole(whole) => whole.len(),
+            Page::Packed(packed) => packed.len(),
+        };
+        let sizes: Vec<usize> = content.pages.iter().map(size).collect();
+        assert_eq!(sizes, [112, 112, 112, PAGE], "four records of 24 bytes and their heads");
+        for (from, len) in [(1, 30), (1000, 50), (4090, 20), (5000, 7000), (0, 1)] {
+            let mut part = vec![7; len];
+            assert!(content.read(from, &mut part));
+            assert_eq!(part, bytes[from..from + len], "{len} from {from}");
+        }
+        // Written to again, a page is whole until its end is written once more.
+        let copy = content.clone();
+        content.write(10, &[9; 5]);
+        assert_eq!((size(&content.pages[0]), &all(&content)[10..15]), (PAGE, &[9; 5][..]));
+        assert_eq!(all(&copy), bytes);
+    }
+
+    #[test]
+    fn pages_without_zeros_stay_as_they_are() {
+        let noise: Vec<u8> = (0..2 * PAGE).map(|at| u8::try_from(at * 7 % 251).unwrap() | 1).collect();
+        let mut content = Content::default();
+        content.write(0, &noise);
+        assert!(content.pages.iter().all(|page| matches!(page, Page::Whole(_))));
+        assert_eq!(all(&content), noise);
     }
 }

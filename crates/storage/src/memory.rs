@@ -201,6 +201,20 @@ impl MemoryStorage {
         self.shared.space.capacity.store(capacity_bytes, Ordering::Relaxed);
     }
 
+    /// Another file system with the same files, which what is done to this one does not change. Nothing is locked there.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let fork = Self::with_capacity(self.shared.space.capacity.load(Ordering::Relaxed));
+        let tree = self.shared.tree.read();
+        let mut files: BTreeMap<u64, (Vec<PathBuf>, Content)> = BTreeMap::new();
+        for (path, file) in &tree.files {
+            let of_file = || (Vec::new(), file.data.read().clone());
+            files.entry(file.id).or_insert_with(of_file).0.push(path.clone());
+        }
+        fork.populate(tree.dirs.clone(), files.into_values().collect());
+        fork
+    }
+
     /// Bytes of all files.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
@@ -374,6 +388,29 @@ mod tests {
         drop(file);
         other.flush().unwrap();
         assert_eq!(storage.used_bytes(), 3);
+    }
+
+    #[test]
+    fn a_fork_has_the_files_of_its_time_and_its_own_space() {
+        let storage = MemoryStorage::with_capacity(100);
+        let make = |storage: &MemoryStorage, name: &str, bytes: &[u8]| {
+            let mut file = storage.create(Path::new(name), Create::new(IoMode::Buffered)).unwrap();
+            file.append(bytes).unwrap();
+            file.flush().unwrap();
+        };
+        storage.create_dir_all(Path::new("dir")).unwrap();
+        make(&storage, "dir/a", b"old");
+        storage.hard_link(Path::new("dir/a"), Path::new("dir/b")).unwrap();
+        let fork = storage.fork();
+        assert_eq!((fork.used_bytes(), fork.id_of(Path::new("dir/a"))), (3, fork.id_of(Path::new("dir/b"))));
+        make(&fork, "dir/c", &[1; 90]);
+        storage.remove(Path::new("dir/a")).unwrap();
+        make(&storage, "dir/a", b"newer");
+        let mut buf = AlignedBuf::new();
+        let range = fork.open(Path::new("dir/a"), IoMode::Buffered).unwrap().read_at(0, 3, &mut buf).unwrap();
+        assert_eq!(&buf.as_slice()[range], b"old");
+        assert_eq!((storage.used_bytes(), fork.used_bytes()), (8, 93));
+        assert!(storage.open(Path::new("dir/c"), IoMode::Buffered).is_err());
     }
 
     #[test]

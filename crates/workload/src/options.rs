@@ -266,6 +266,8 @@ pub struct BenchOptions {
     pub seed: u64,
     /// Use the store of an earlier run instead of loading one.
     pub reuse: bool,
+    /// Values are zeros behind what tells them apart: a simulation keeps their files in memory.
+    pub sparse_values: bool,
     /// RocksDB only: collect its statistics (costs it processor time). `None`: only where the hit rate needs them.
     pub peer_statistics: Option<bool>,
     /// Kelvin's systems only: is told what happens in the store, from its opening for the load phase on.
@@ -298,6 +300,7 @@ impl BenchOptions {
             limits: DeviceLimits::default(),
             seed: 1,
             reuse: false,
+            sparse_values: false,
             peer_statistics: None,
             listener: None,
         }

@@ -11,7 +11,7 @@ use super::values;
 Runs the store with all its threads in a time of its own, which passes when all of them wait for the
 disks: files are in memory, and each disk takes as long as is said here. The same command prints the
 same figures on any machine, whatever else that does. What processors take is an estimate:
---operation-us for each operation, nothing for background work.
+--operation-us for each operation, --megabyte-us for what is written, nothing for the rest.
 Systems, workloads and keys are those of `kelvin bench`.
 
 Examples:
@@ -33,6 +33,9 @@ pub struct Sim {
     /// Processor time of an operation, microseconds
     #[arg(long, value_name = "US", default_value_t = 15, help_heading = "Machine")]
     pub operation_us: u64,
+    /// Processor time of a megabyte written: log, flushes, compactions; microseconds
+    #[arg(long, value_name = "US", default_value_t = 0, help_heading = "Machine")]
+    pub megabyte_us: u64,
     /// Reads a second the fast disk makes
     #[arg(long, value_name = "N", value_parser = values::count, default_value = "50k", help_heading = "Machine")]
     pub fast_read_iops: u64,

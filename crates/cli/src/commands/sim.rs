@@ -27,7 +27,7 @@ pub fn run(args: &Sim) -> Outcome {
         ..options_of(&args.work, system, true, &dir.join("fast"), args.fast_capacity, args.memory)?
     };
     let mut bar = Bar::default();
-    let report = simulate(&options, &machine(args), &mut bar)?;
+    let report = simulate(&options, &machine(args), None, &mut bar)?;
     bar.finish();
     let reports = [report];
     tell(&args.results, &reports[0].table(), &json_of(&reports), &reports)
@@ -51,5 +51,10 @@ fn machine(args: &Sim) -> Machine {
         latency: micros(args.slow_latency_us),
         ..Limits::default()
     };
-    Machine { cores: args.cores, operation: micros(args.operation_us), disks: [fast, slow] }
+    Machine {
+        cores: args.cores,
+        operation: micros(args.operation_us),
+        megabyte: micros(args.megabyte_us),
+        disks: [fast, slow],
+    }
 }

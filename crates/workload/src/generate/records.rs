@@ -2,7 +2,7 @@
 //!
 //! A key is `user` and twenty digits of the mixed index, padded with zeros to its size (short keys: the mixed index
 //! itself). A value starts with index and version; its first half is noise cut from a shared pool, its second half one
-//! repeated byte, so that it compresses to about half. Invariant: different indexes have different keys, and a value of
+//! repeated byte, so that it compresses to about half. Sparse values, those of simulations, are zeros there. Invariant: different indexes have different keys, and a value of
 //! one (index, version) is never taken for another's.
 
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct Records {
     key_size: usize,
     value_size: usize,
     noise_size: usize,
+    /// Behind index and version there is nothing but zeros.
+    is_sparse: bool,
     seed: u64,
     pool: Arc<[u8]>,
 }
@@ -48,7 +50,13 @@ impl Records {
         let noise_size = (value_size / 2).saturating_sub(VALUE_SIZE_MIN);
         let mut pool = vec![0; POOL_BYTES + noise_size];
         Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut pool);
-        Ok(Self { key_size, value_size, noise_size, seed, pool: pool.into() })
+        Ok(Self { key_size, value_size, noise_size, is_sparse: false, seed, pool: pool.into() })
+    }
+
+    /// The same with values of zeros behind index and version: files in memory keep those as little more than their length.
+    #[must_use]
+    pub fn sparse(self) -> Self {
+        Self { noise_size: 0, is_sparse: true, ..self }
     }
 
     /// Bytes of a key and its value.
@@ -89,7 +97,8 @@ impl Records {
     fn body(&self, index: u64, version: u64) -> (&[u8], u8) {
         let place = mix64(index ^ mix64(version.wrapping_add(self.seed)));
         let start = usize::try_from(place % POOL_BYTES as u64).unwrap_or(0);
-        (&self.pool[start..start + self.noise_size], place.to_be_bytes()[0])
+        let filler = if self.is_sparse { 0 } else { place.to_be_bytes()[0] };
+        (&self.pool[start..start + self.noise_size], filler)
     }
 
     /// Checks every byte of `value`, read under `key`; the record's index and version.
@@ -164,6 +173,18 @@ mod tests {
             assert!(records.check(b"user-of-somebody-else-00", &value).is_err());
             assert!(records.check(&key, &value[..size - 1]).is_err());
         }
+    }
+
+    #[test]
+    fn sparse_values_are_checked_like_others() {
+        let records = Records::new(24, 1000, 5).unwrap().sparse();
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        records.key_into(3, &mut key);
+        records.value_into(3, 9, &mut value);
+        assert!(value.len() == 1000 && value[16..] == [0; 984]);
+        assert_eq!(records.check(&key, &value).unwrap(), (3, 9));
+        value[999] = 1;
+        assert!(records.check(&key, &value).is_err());
     }
 
     #[test]

@@ -161,9 +161,10 @@ pub fn run_on(
 ) -> Result<Report> {
     let mix = options.workload.mix();
     let is_updating = mix.update + mix.modify > 0;
+    let records = Records::new(options.key_size, options.value_size, options.seed)?;
     let bench = Bench {
         stage: Stage { options, subject, clock },
-        records: Records::new(options.key_size, options.value_size, options.seed)?,
+        records: if options.sparse_values { records.sparse() } else { records },
         sampler: KeySampler::new(options.keys, options.records, options.run_ops(), options.seed)?,
         inserts: Inserts::new(options.records),
         versions: Versions::new(if is_updating && !options.reuse { options.records } else { 0 }),

@@ -1,8 +1,11 @@
 //! A benchmark in simulated time: the shipped store with all its threads, on modelled disks and processors.
 //!
-//! Files are in memory. A disk takes the time that its [`Limits`] say, an operation the processor time that [`Machine`] says, everything else, background
-//! work among it, none. So a run says what a store does on disks that are not there, as often as asked the same to the byte, whatever
-//! the machine that computes it does meanwhile. What it cannot say is what the processor really takes. Tests stand below.
+//! Files are in memory, values little more than their lengths. A disk takes the time that its [`Limits`] say, an operation and a megabyte written the
+//! processor time that [`Machine`] says, everything else none. So a run says what a store does on disks that are not there, as often as asked
+//! the same to the byte, whatever the machine that computes it does meanwhile. What it cannot say is what the processor really takes.
+//! Tests stand below.
+
+mod computing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +18,12 @@ use kelvin_storage::throttle::Limits;
 use kelvin_storage::{MemoryStorage, Storage, ThrottledStorage};
 
 use crate::kelvin::{KelvinSubject, settings};
-use crate::options::BenchOptions;
+
+use crate::options::{BenchOptions, Workload};
 use crate::report::Report;
 use crate::runner::{Progress, run_on};
 use crate::subject::{Counters, Subject, Used};
+use computing::Computing;
 
 /// The wall time at which every simulation begins: 2026-01-01.
 const START_UNIX_MILLIS: u64 = 1_767_225_600_000;
@@ -30,41 +35,93 @@ pub struct Machine {
     pub cores: usize,
     /// Processor time of an operation.
     pub operation: Duration,
+    /// Processor time of a megabyte (10^6 bytes) written: log, flushes, compactions.
+    pub megabyte: Duration,
     /// The fast disk and the slow one.
     pub disks: [Limits; 2],
 }
 
-/// Runs the benchmark of `options` on `machine`.
+/// A store that was loaded in a simulation: runs begin with copies of it.
+#[derive(Clone, Debug)]
+pub struct Image([MemoryStorage; 2]);
+
+impl Machine {
+    fn check(&self) -> Result<()> {
+        let rates = self
+            .disks
+            .iter()
+            .flat_map(|disk| [disk.read_iops, disk.write_iops, disk.read_bandwidth, disk.write_bandwidth]);
+        if self.cores == 0 || rates.flatten().any(|rate| rate == 0) {
+            return Err(Error::invalid(
+                "a machine without a processor, or with a disk that moves nothing, does nothing",
+            )
+            .advice("give at least 1 processor, read, write and byte a second"));
+        }
+        Ok(())
+    }
+}
+
+/// Loads the store that `options` begin with, in no time.
 ///
 /// # Errors
-/// As [`crate::run`]; `InvalidArgument` for a system that is not Kelvin, for options that need real directories, and for a machine that does nothing.
-pub fn simulate(options: &BenchOptions, machine: &Machine, progress: &mut dyn Progress) -> Result<Report> {
+/// As [`simulate`].
+pub fn load(options: &BenchOptions, progress: &mut dyn Progress) -> Result<Image> {
+    let machine = Machine {
+        cores: 1,
+        operation: Duration::ZERO,
+        megabyte: Duration::ZERO,
+        disks: [Limits::default(), Limits::default()],
+    };
+    let options = BenchOptions { workload: Workload::Load, ops: None, reuse: false, ..options.clone() };
+    let image = Image([MemoryStorage::new(), MemoryStorage::new()]);
+    run(&options, &machine, image.clone(), progress)?;
+    Ok(image)
+}
+
+/// Runs the benchmark of `options` on `machine`: with `options.reuse` on a copy of `image`, else on a store that it loads.
+///
+/// # Errors
+/// As [`crate::run`]; `InvalidArgument` for a system that is not Kelvin, for `reuse` without an image, and for a machine that does nothing.
+pub fn simulate(
+    options: &BenchOptions,
+    machine: &Machine,
+    image: Option<&Image>,
+    progress: &mut dyn Progress,
+) -> Result<Report> {
+    let disks = match image.filter(|_| options.reuse) {
+        Some(image) => Image([image.0[0].fork(), image.0[1].fork()]),
+        None if options.reuse => {
+            return Err(Error::invalid("a simulated store begins empty").advice("leave --reuse out"));
+        }
+        None => Image([MemoryStorage::new(), MemoryStorage::new()]),
+    };
+    run(options, machine, disks, progress)
+}
+
+fn run(
+    options: &BenchOptions,
+    machine: &Machine,
+    disks: Image,
+    progress: &mut dyn Progress,
+) -> Result<Report> {
     options.check()?;
-    if options.system.is_rocksdb() || options.reuse {
-        return Err(Error::invalid("only Kelvin's own systems can be simulated, and they begin empty")
+    machine.check()?;
+    if options.system.is_rocksdb() {
+        return Err(Error::invalid("only Kelvin's own systems can be simulated")
             .advice("give --system kelvin, fat or fast-only"));
     }
-    let rates = machine
-        .disks
-        .iter()
-        .flat_map(|disk| [disk.read_iops, disk.write_iops, disk.read_bandwidth, disk.write_bandwidth]);
-    if machine.cores == 0 || rates.flatten().any(|rate| rate == 0) {
-        return Err(Error::invalid(
-            "a machine without a processor, or with a disk that moves nothing, does nothing",
-        )
-        .advice("give at least 1 processor, read, write and byte a second"));
-    }
+    let options = BenchOptions { sparse_values: true, ..options.clone() };
     World::run(|world| {
         let clock: Arc<dyn Clock> = Arc::new(WorldClock::new(Arc::clone(world), START_UNIX_MILLIS));
-        let subject = Simulated::open(settings(options), options.seed, machine, world, &clock)?;
-        run_on(options, &subject, &*clock, progress)
+        let subject = Simulated::open(settings(&options), options.seed, machine, disks, world, &clock)?;
+        run_on(&options, &subject, &*clock, progress)
     })
 }
 
 /// Kelvin on a machine that is simulated.
 struct Simulated {
     kelvin: KelvinSubject,
-    cores: Cores,
+    cores: Arc<Cores>,
     operation: Duration,
     disks: [MemoryStorage; 2],
 }
@@ -74,17 +131,20 @@ impl Simulated {
         settings: Options,
         seed: u64,
         machine: &Machine,
+        Image(disks): Image,
         world: &Arc<World>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self> {
         let config = settings.derive()?;
-        let disks = [MemoryStorage::new(), MemoryStorage::new()];
+        let cores = Arc::new(Cores::new(Arc::clone(world), machine.cores));
         let slowed = |disk: usize| -> Arc<dyn Storage> {
-            Arc::new(ThrottledStorage::new(
-                Arc::new(disks[disk].clone()),
-                machine.disks[disk],
-                Arc::clone(clock),
-            ))
+            let limits = machine.disks[disk];
+            let inner =
+                Arc::new(ThrottledStorage::new(Arc::new(disks[disk].clone()), limits, Arc::clone(clock)));
+            match machine.megabyte.is_zero() {
+                true => inner,
+                false => Arc::new(Computing { inner, cores: Arc::clone(&cores), megabyte: machine.megabyte }),
+            }
         };
         let threads = ThreadPool::on(
             Arc::clone(clock),
@@ -103,12 +163,7 @@ impl Simulated {
             seed,
         };
         let kelvin = KelvinSubject { db: Db::open(settings.env(env))? };
-        Ok(Self {
-            kelvin,
-            cores: Cores::new(Arc::clone(world), machine.cores),
-            operation: machine.operation,
-            disks,
-        })
+        Ok(Self { kelvin, cores, operation: machine.operation, disks })
     }
 
     /// The store, once the processor time of an operation has passed.
@@ -182,6 +237,7 @@ mod tests {
     const MACHINE: Machine = Machine {
         cores: 2,
         operation: Duration::from_micros(10),
+        megabyte: Duration::ZERO,
         disks: [
             Limits {
                 read_iops: Some(50_000),
@@ -216,12 +272,12 @@ mod tests {
 
     #[test]
     fn a_simulation_is_the_same_to_the_byte_each_time() {
-        let run = || simulate(&options(System::Kelvin), &MACHINE, &mut NoProgress).unwrap();
+        let run = || simulate(&options(System::Kelvin), &MACHINE, None, &mut NoProgress).unwrap();
         let (first, second) = (run().to_json(), run().to_json());
         assert_eq!(first.to_string(), second.to_string());
         let mut other = options(System::Kelvin);
         other.seed = 2;
-        let other = simulate(&other, &MACHINE, &mut NoProgress).unwrap().to_json();
+        let other = simulate(&other, &MACHINE, None, &mut NoProgress).unwrap().to_json();
         assert_ne!(first.to_string(), other.to_string(), "it is the seed that decides");
     }
 
@@ -230,7 +286,7 @@ mod tests {
         let mut options = options(System::FastOnly);
         (options.workload, options.keys) = (crate::Workload::Ro, crate::KeyDistribution::Uniform);
         let speed = |machine: &Machine| {
-            let report = simulate(&options, machine, &mut NoProgress).unwrap();
+            let report = simulate(&options, machine, None, &mut NoProgress).unwrap();
             (report.whole.ops_per_s, report.whole.cpu_us_per_op)
         };
         let (idle, cpu) = speed(&MACHINE);
@@ -247,21 +303,47 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_takes_the_processor_where_that_is_said() {
+        let options = options(System::Kelvin);
+        let spent = |machine: &Machine| {
+            let report = simulate(&options, machine, None, &mut NoProgress).unwrap();
+            let written = [report.bytes.fast_written, report.bytes.slow_written].map(Option::unwrap);
+            (report.whole.cpu_us_per_op, written.iter().sum::<u64>() as f64 / report.ops as f64)
+        };
+        let (cpu, bytes) = spent(&Machine { megabyte: Duration::from_millis(3), ..MACHINE });
+        // 3 ms a megabyte are 3 us a kilobyte; files that end before a stretch is full count for less.
+        let expected = 10.0 + bytes * 3e-3;
+        assert!(cpu > expected * 0.7 && cpu < expected * 1.05, "{cpu} us, {bytes} bytes an operation");
+        assert!(spent(&MACHINE).0 < 10.1);
+    }
+
+    #[test]
+    fn runs_on_a_loaded_image_leave_it_as_it_is() {
+        let mut options = options(System::Kelvin);
+        let image = load(&options, &mut NoProgress).unwrap();
+        options.reuse = true;
+        let run = || simulate(&options, &MACHINE, Some(&image), &mut NoProgress).unwrap();
+        let (first, second) = (run(), run());
+        assert!(first.load.is_none() && first.slow_used_bytes > 1 << 20);
+        assert_eq!(first.to_json().to_string(), second.to_json().to_string());
+    }
+
+    #[test]
     fn what_is_not_kelvins_own_is_refused() {
         let refused = |change: &dyn Fn(&mut BenchOptions)| {
             let mut options = options(System::Kelvin);
             change(&mut options);
-            simulate(&options, &MACHINE, &mut NoProgress).unwrap_err().to_string()
+            simulate(&options, &MACHINE, None, &mut NoProgress).unwrap_err().to_string()
         };
         assert!(
             refused(&|options| options.system = System::RocksdbFat).contains("only Kelvin's own systems")
         );
-        assert!(refused(&|options| options.reuse = true).contains("they begin empty"));
+        assert!(refused(&|options| options.reuse = true).contains("begins empty"));
         assert!(refused(&|options| options.threads = 0).contains("threads"));
         let mut machine = MACHINE;
         machine.disks[1].read_bandwidth = Some(0);
         for machine in [machine, Machine { cores: 0, ..MACHINE }] {
-            let error = simulate(&options(System::Kelvin), &machine, &mut NoProgress).unwrap_err();
+            let error = simulate(&options(System::Kelvin), &machine, None, &mut NoProgress).unwrap_err();
             assert!(error.to_string().contains("does nothing"), "{error}");
         }
     }
