@@ -10,6 +10,7 @@ use kelvin_workload::paper::{Item, Order, RunSpec, Variant, Watcher, run as make
 use kelvin_workload::{DeviceLimits, Progress, ProgressUpdate};
 
 use crate::args::paper::Paper;
+use crate::args::sim::SimPaper;
 use crate::exit::{Exit, Outcome};
 use crate::output::print;
 
@@ -24,13 +25,9 @@ pub fn run(args: &Paper) -> Outcome {
         }
         return Ok(Exit::Ok);
     }
-    let named = args.items.iter().map(|name| name.parse()).collect::<kelvin::Result<Vec<Item>>>()?;
-    // In the report's order, each once.
-    let is_wanted = |item: &Item| if named.is_empty() { item.is_papers() } else { named.contains(item) };
-    let items = Item::ALL.into_iter().filter(is_wanted).collect();
     let out = args.out.clone().unwrap_or_default();
     let order = Order {
-        items,
+        items: items(&args.items, |item| item.is_papers())?,
         scale: args.scale.parse()?,
         out: out.clone(),
         fast: args.fast.clone(),
@@ -52,15 +49,56 @@ pub fn run(args: &Paper) -> Outcome {
         systems: args.systems.iter().map(|name| name.parse()).collect::<kelvin::Result<_>>()?,
         traces: args.traces.clone(),
         device_seconds: args.disk_seconds,
+        is_simulated: false,
     };
+    show(&order)
+}
+
+/// The same in simulated time.
+///
+/// # Errors
+/// As [`run`].
+pub fn simulate(args: &SimPaper) -> Outcome {
+    let order = Order {
+        items: items(&args.items, |item| item.is_papers() && !item.replays_traces())?,
+        scale: args.scale.parse()?,
+        out: args.out.clone(),
+        fast: None,
+        slow: None,
+        limits: DeviceLimits::default(),
+        threads: args.threads,
+        seed: args.seed,
+        keep_stores: false,
+        only: args.only.clone(),
+        variant: Variant {
+            parts: args.ablations.parts(),
+            hotness: args.hotness.as_deref().map(str::parse).transpose()?,
+        },
+        systems: args.systems.iter().map(|name| name.parse()).collect::<kelvin::Result<_>>()?,
+        traces: Vec::new(),
+        device_seconds: 0.0,
+        is_simulated: true,
+    };
+    show(&order)
+}
+
+/// The items named, or if none is those that `is_default` is true for; in the report's order, each once.
+fn items(names: &[String], is_default: fn(Item) -> bool) -> kelvin::Result<Vec<Item>> {
+    let named = names.iter().map(|name| name.parse()).collect::<kelvin::Result<Vec<Item>>>()?;
+    let is_wanted = |item: &Item| if named.is_empty() { is_default(*item) } else { named.contains(item) };
+    Ok(Item::ALL.into_iter().filter(is_wanted).collect())
+}
+
+/// Makes the runs, prints the tables, and writes the report.
+fn show(order: &Order) -> Outcome {
     let mut shown = Shown::new();
-    let paper = make(&order, &mut shown)?;
+    let paper = make(order, &mut shown)?;
     shown.bar.finish_and_clear();
-    paper.write(&out)?;
+    paper.write(&order.out)?;
     for item in &paper.items {
         print(&item.table(&paper).text())?;
     }
-    print(&format!("Tables and plots: {}", out.join("report.html").display()))?;
+    print(&format!("Tables and plots: {}", order.out.join("report.html").display()))?;
     Ok(Exit::Ok)
 }
 

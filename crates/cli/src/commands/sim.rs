@@ -8,7 +8,7 @@ use kelvin_workload::simulate::{Machine, simulate};
 use kelvin_workload::{BenchOptions, System};
 
 use super::bench::{Bar, json_of, listener, options_of, tell};
-use crate::args::sim::Sim;
+use crate::args::sim::{Sim, SimCommand};
 use crate::exit::Outcome;
 
 /// Where the simulated store is: nobody else sees it.
@@ -19,6 +19,9 @@ const DIR: &str = "/simulated";
 /// # Errors
 /// `InvalidArgument` for options that cannot be run; the store's; the output's.
 pub fn run(args: &Sim) -> Outcome {
+    if let Some(SimCommand::Paper(paper)) = &args.command {
+        return super::paper::simulate(paper);
+    }
     let system: System = args.work.system.parse()?;
     let dir = Path::new(DIR);
     let options = BenchOptions {

@@ -102,6 +102,12 @@ impl Item {
         !matches!(self, Self::Uniform | Self::Reference)
     }
 
+    /// True for what replays traces.
+    #[must_use]
+    pub const fn replays_traces(self) -> bool {
+        matches!(self, Self::Figure9 | Self::Figure10 | Self::Figure11)
+    }
+
     /// What it shows, in a line.
     #[must_use]
     pub const fn about(self) -> &'static str {

@@ -12,6 +12,7 @@ mod costs;
 mod dynamic;
 mod hdd;
 pub mod item;
+pub mod machine;
 pub mod page;
 pub mod plan;
 pub mod reference;
@@ -75,6 +76,8 @@ pub struct Order {
     pub traces: Vec<PathBuf>,
     /// Seconds of each measurement of the two disks; 0 for none.
     pub device_seconds: f64,
+    /// In simulated time on the paper's machines ([`machine`]), and not on this one's disks.
+    pub is_simulated: bool,
 }
 
 /// Told what happens.
@@ -100,6 +103,8 @@ pub struct Paper {
     pub runs: Vec<(RunSpec, Value)>,
     /// What the disks do, the fast one and the slow one, measured before the runs; empty if they were not measured.
     pub devices: Vec<(&'static str, Device)>,
+    /// The runs were simulated.
+    pub is_simulated: bool,
 }
 
 /// Caption and SVG of each plot.
@@ -112,7 +117,8 @@ impl Order {
         // The slow disk of a peer is what it is: an emulated one would be its fast disk.
         let is_real = self.slow.is_some() && self.limits.is_none();
         let can = |system: &System| {
-            systems::is_built(*system) && (is_real || !system.is_tiered() || !system.is_rocksdb())
+            systems::is_built(*system)
+                && (!system.is_rocksdb() || !self.is_simulated && (is_real || !system.is_tiered()))
         };
         let named = |system: &System| match self.systems.is_empty() {
             true => can(system),
@@ -127,6 +133,7 @@ impl Order {
             scale: self.scale,
             contenders: System::ALL.into_iter().filter(named).flat_map(with_variant).collect(),
             traces: match self.traces.is_empty() {
+                true if self.is_simulated => Vec::new(),
                 true => TraceSource::STAND_INS.into(),
                 false => self.traces.iter().cloned().map(TraceSource::File).collect(),
             },
@@ -139,6 +146,9 @@ impl Order {
         let change = |mut run: RunSpec| {
             run.options.threads = self.threads;
             run.options.seed = self.seed;
+            if self.is_simulated {
+                return run.on_disk(machine::GP3);
+            }
             // A disk that was named is as fast as it is, unless it is said how fast.
             match (self.limits.is_none(), &self.slow) {
                 (false, _) => run.on_disk(self.limits),
@@ -175,6 +185,9 @@ impl Order {
             )
             .advice("name one; table3, table4, table5 and scorers leave parts out by themselves"));
         }
+        if self.is_simulated {
+            self.check_simulated()?;
+        }
         traces::check(&choice.traces)?;
         self.traces.iter().try_for_each(|path| {
             TraceFiles::new(std::slice::from_ref(path), MalformedLines::Refuse).map(drop)
@@ -195,12 +208,36 @@ impl Order {
         Ok(())
     }
 
+    /// Refuses what needs the disks of this machine.
+    fn check_simulated(&self) -> Result<()> {
+        if let Some(system) = self.systems.iter().find(|system| system.is_rocksdb()) {
+            return Err(Error::invalid(format!("{system} opens its own files, and cannot be simulated"))
+                .advice("compare with it in `kelvin bench paper`"));
+        }
+        match self.items.iter().find(|item| item.replays_traces()) {
+            Some(item) => {
+                Err(Error::invalid(format!("{item} replays traces, which is not done in simulated time"))
+                    .advice("run it with `kelvin bench paper`"))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn places(&self) -> Places {
         let beside = |name: &str| self.out.join("stores").join(name);
         Places {
             fast: self.fast.clone().unwrap_or_else(|| beside("fast")),
             slow: self.slow.clone().unwrap_or_else(|| beside("slow")),
         }
+    }
+
+    /// What the result of `run` follows from.
+    fn asked(&self, run: &RunSpec) -> Value {
+        let mut asked = asked(run);
+        if self.is_simulated {
+            asked["simulated"] = json!(true);
+        }
+        asked
     }
 
     /// The report of a run that was made before with the same settings.
@@ -213,7 +250,7 @@ impl Order {
             watcher.note(&format!("{} cannot be read: the run is made again", path.display()));
             return None;
         };
-        let (then, now) = (kept["asked"].take(), asked(run));
+        let (then, now) = (kept["asked"].take(), self.asked(run));
         if then != now {
             let what = differences(&then, &now);
             watcher.note(&format!("{} was run with other settings ({what}): it is run again", run.name));
@@ -250,7 +287,7 @@ impl Order {
         let kept = dirs::read_json(&path).unwrap_or_default();
         let kept: Option<Vec<_>> =
             DISKS.iter().map(|name| Some((*name, Device::of_json(&kept[*name])?))).collect();
-        if self.device_seconds <= 0.0 || !is_due {
+        if self.device_seconds <= 0.0 || !is_due || self.is_simulated {
             return Ok(kept.unwrap_or_default());
         }
         let plan = self.plan();
@@ -284,8 +321,9 @@ impl Order {
 pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
     order.check()?;
     let places = order.places();
-    for dir in [&order.out.join("runs"), &places.fast, &places.slow] {
-        dirs::make_all(dir)?;
+    dirs::make_all(&order.out.join("runs"))?;
+    if !order.is_simulated {
+        [&places.fast, &places.slow].into_iter().try_for_each(|dir| dirs::make_all(dir))?;
     }
     let kept = order.plan().into_iter().map(|run| (order.kept(&run, watcher), run));
     let (mut kept, runs): (Vec<Option<Value>>, Vec<RunSpec>) =
@@ -293,10 +331,13 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
     let is_done: Vec<bool> = kept.iter().map(Option::is_some).collect();
     let missing: Vec<RunSpec> =
         runs.iter().zip(&is_done).filter(|(_, done)| !**done).map(|(run, _)| run.clone()).collect();
-    places.check_space(&missing)?;
+    if !order.is_simulated {
+        places.check_space(&missing)?;
+    }
     watcher.planned(&runs, &is_done);
     let devices = order.devices(&places, !missing.is_empty(), watcher)?;
     let clock = SystemClock::new();
+    let mut images = machine::Images::default();
     let mut traces = Traces { dir: order.out.join("traces"), ready: None };
     for (index, (run, report)) in runs.iter().zip(&mut kept).enumerate() {
         if report.is_some() {
@@ -309,10 +350,14 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
                 let prepared = traces.of(trace, watcher)?;
                 replay(&places.fresh(&run.options), prepared, watcher)?
             }
+            None if order.is_simulated => {
+                let loaded = places.load_of(&run.options);
+                images.run(run, &loaded, &places.fresh(&run.options), watcher)?
+            }
             None => crate::runner::run(&places.prepare(&run.options, watcher)?, watcher)?,
         };
         let made = made.to_json();
-        let kept = json!({"asked": asked(run), "report": made});
+        let kept = json!({"asked": order.asked(run), "report": made});
         dirs::write_whole(&result_path(&order.out, &run.name), &format!("{kept:#}\n"))?;
         places.clear(&run.options)?;
         watcher.ended(index, clock.now().saturating_sub(begun).as_secs_f64());
@@ -328,7 +373,13 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
         }
     }
     let runs = runs.into_iter().zip(kept.into_iter().flatten()).collect();
-    Ok(Paper { items: order.items.clone(), choice: order.choice(), runs, devices })
+    Ok(Paper {
+        items: order.items.clone(),
+        choice: order.choice(),
+        runs,
+        devices,
+        is_simulated: order.is_simulated,
+    })
 }
 
 /// The trace that was made ready last: the runs of one stand together.

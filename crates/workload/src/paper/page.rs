@@ -50,6 +50,16 @@ pub fn setup(paper: &Paper) -> String {
     let limit = |limit: Option<u64>, unit: &str| {
         limit.map_or_else(|| format!("unlimited {unit}"), |limit| format!("{limit} {unit}"))
     };
+    if paper.is_simulated {
+        return format!(
+            "In simulated time, on the paper's machine: 8 processors, its local SSD and gp3 at their full speed (Figure 16: its NVMe and its \
+             hard disk), {} client threads; {} of its data, {:.0} MB of fast disk, {:.0} MiB of memory.",
+            options.threads,
+            paper.choice.scale,
+            paper.choice.scale.fast_bytes() as f64 / 1e6,
+            options.memory as f64 / (1 << 20) as f64,
+        );
+    }
     format!(
         "{} records of {} + {} bytes; {:.0} MB of fast disk; a slow disk of {}, {}; {:.0} MiB of memory; {} threads.",
         options.records,

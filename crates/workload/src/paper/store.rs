@@ -38,7 +38,7 @@ impl Places {
     }
 
     /// The load that `options` begin with.
-    fn load_of(&self, options: &BenchOptions) -> BenchOptions {
+    pub(super) fn load_of(&self, options: &BenchOptions) -> BenchOptions {
         let loaded = BenchOptions {
             workload: Workload::Load,
             records: options.records,
@@ -205,7 +205,7 @@ pub fn asked(run: &RunSpec) -> Value {
 }
 
 /// The same of a run without a trace, or of a load.
-fn asked_of(options: &BenchOptions) -> Value {
+pub(super) fn asked_of(options: &BenchOptions) -> Value {
     let limits = &options.limits;
     let mut asked = json!({
         "system": options.system.name(),

@@ -51,7 +51,7 @@ pub(super) fn choice(scale: &str) -> Choice {
 impl Paper {
     /// Results without items and disks.
     pub(super) fn of(choice: Choice, runs: Vec<(RunSpec, Value)>) -> Self {
-        Self { items: Vec::new(), choice, runs, devices: Vec::new() }
+        Self { items: Vec::new(), choice, runs, devices: Vec::new(), is_simulated: false }
     }
 }
 
@@ -72,6 +72,7 @@ fn order(out: &Path, items: &[Item]) -> Order {
         systems: vec![System::Kelvin, System::Fat, System::FastOnly],
         traces: Vec::new(),
         device_seconds: 0.05,
+        is_simulated: false,
     }
 }
 
@@ -207,6 +208,31 @@ fn traces_that_cannot_be_read_or_told_apart_are_refused_before_anything_is_run()
 }
 
 #[test]
+fn a_simulated_figure_is_the_same_each_time_and_leaves_no_store_behind() {
+    let made = |items: &[Item]| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut order = Order { is_simulated: true, systems: Vec::new(), ..order(dir.path(), items) };
+        order.limits = DeviceLimits::default();
+        let mut watcher = Notes::default();
+        let paper = run(&order, &mut watcher);
+        (names(dir.path()), watcher, paper)
+    };
+    let (files, watcher, first) = made(&[Item::Table3, Item::Figure16]);
+    assert_eq!(
+        (files, watcher.phases.iter().filter(|phase| **phase == "load").count()),
+        (vec!["runs".into()], 2)
+    );
+    let (first, second) = (first.unwrap(), made(&[Item::Table3, Item::Figure16]).2.unwrap());
+    assert_eq!(first.to_json().to_string(), second.to_json().to_string());
+    assert!(page::html(&first).unwrap().contains("simulated"));
+    let limits = |name: &str| first.run(name).unwrap().options.limits.slow_read_iops;
+    assert_eq!(limits("rw-hotspot5-kelvin"), Some(10_000));
+    assert_eq!(limits("hdd-ro-hotspot1-fat"), Some(400));
+    let error = made(&[Item::Figure9]).2.unwrap_err().to_string();
+    assert!(error.contains("figure9 replays traces"), "{error}");
+}
+
+#[test]
 fn a_peer_whose_disk_would_be_emulated_stands_only_where_it_needs_none() {
     let dir = tempfile::tempdir().unwrap();
     let mut order = order(dir.path(), &[Item::Figure6]);
@@ -247,6 +273,7 @@ fn tables_stand_in_the_papers_order_with_its_figures_scaled_to_the_operations() 
         choice: choice("1/1000"),
         runs: runs.into_iter().zip([report(40_000_000, 0.94), report(0, 0.7)]).collect(),
         devices: Vec::new(),
+        is_simulated: false,
     };
     let table = Item::Table3.table(&paper);
     assert_eq!(
