@@ -16,7 +16,7 @@ const FILE_LINES_MAX: usize = 600;
 const TEST_MODULE_LINES_MAX: usize = 150;
 
 /// Lower crates first: a crate depends only on crates of lower rank.
-const RANKS: [(&str, u32); 12] = [
+const RANKS: [(&str, u32); 13] = [
     ("base", 0),
     ("storage", 1),
     ("cache", 1),
@@ -25,7 +25,8 @@ const RANKS: [(&str, u32); 12] = [
     ("lsm", 4),
     ("kelvin", 5),
     ("workload", 7),
-    ("peer-rocksdb", 1),
+    ("peer-fjall", 1),
+    ("peer-rocksdb", 2),
     ("sim", 6),
     ("fuzzing", 8),
     ("cli", 8),
