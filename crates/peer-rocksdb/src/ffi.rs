@@ -116,6 +116,8 @@ unsafe extern "C" {
     pub fn rocksdb_readoptions_destroy(options: *mut ReadOptions);
     pub fn rocksdb_writeoptions_create() -> *mut WriteOptions;
     pub fn rocksdb_writeoptions_destroy(options: *mut WriteOptions);
+    pub fn rocksdb_writeoptions_disable_WAL(options: *mut WriteOptions, on: c_int);
+    pub fn rocksdb_writeoptions_set_no_slowdown(options: *mut WriteOptions, on: c_uchar);
     pub fn rocksdb_flushoptions_create() -> *mut FlushOptions;
     pub fn rocksdb_flushoptions_destroy(options: *mut FlushOptions);
 }

@@ -4,20 +4,27 @@
 //! the object they came from. RocksDB's handles may be used from any thread at once (its own documentation).
 
 use std::ffi::{CStr, c_char};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin_base::{Clock, Error, ErrorKind, OrderedStore, PointStore, Result};
-use parking_lot::Mutex;
+use kelvin_storage::OsStorage;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ffi;
+use crate::flash::{FlashCache, FlashCounters};
+use crate::peer::reput::Reput;
 use crate::settings::{OptionsHandle, Settings, c_path};
+use crate::shim::{self, CountingEnv};
+
+mod reput;
 
 const STRIPES: usize = 256;
 /// How often background work is asked whether it is done.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What a peer has counted since it was opened; `None` without statistics.
+/// What a peer has counted since it was opened; `None` without statistics, unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounters {
     /// Reads of files of the last level.
@@ -34,6 +41,10 @@ pub struct PeerCounters {
     pub compaction_write_bytes: Option<u64>,
     /// Bytes written to the WAL.
     pub wal_bytes: Option<u64>,
+    /// What the cache of blocks on the fast disk has done, where there is one; needs no statistics.
+    pub flash: Option<FlashCounters>,
+    /// Records put again and their bytes, where that is done; needs no statistics.
+    pub reput: Option<[u64; 2]>,
 }
 
 /// A RocksDB store.
@@ -44,8 +55,12 @@ pub struct Peer {
     read: *mut ffi::ReadOptions,
     write: *mut ffi::WriteOptions,
     has_statistics: bool,
-    /// Keeps read-modify-writes of one key apart.
+    /// Keeps read-modify-writes of one key apart, and all writes of it where records are put again.
     stripes: Vec<Mutex<()>>,
+    reput: Option<Reput>,
+    /// What the store asks while it is open, dropped after it and after its options.
+    flash: Option<Arc<FlashCache>>,
+    _counting: Option<CountingEnv>,
 }
 
 // SAFETY: RocksDB's database, options and statistics objects are made for use from many threads at once.
@@ -64,7 +79,12 @@ fn outcome(error: *mut c_char) -> Result<()> {
         ffi::rocksdb_free(error.cast());
         text
     };
-    let kind = if text.starts_with("Corruption") { ErrorKind::Corruption } else { ErrorKind::Io };
+    let kind = match text.split(':').next() {
+        Some("Corruption") => ErrorKind::Corruption,
+        // A write that may not wait would have had to.
+        Some("Result incomplete") => ErrorKind::Busy,
+        _ => ErrorKind::Io,
+    };
     Err(Error::new(kind, format!("RocksDB: {text}")))
 }
 
@@ -98,9 +118,27 @@ impl Peer {
     /// Opens or makes the store.
     ///
     /// # Errors
-    /// What RocksDB reports.
+    /// What RocksDB reports; `InvalidArgument` for a cache of blocks, or a tracker, without a slow tier or that this RocksDB
+    /// cannot be given.
     pub fn open(settings: &Settings) -> Result<Self> {
         let options = settings.options()?;
+        let wants_slow_reads = settings.flash.is_some() || settings.reput.is_some();
+        let counting = match (&settings.slow, wants_slow_reads) {
+            (Some(slow), true) => Some(CountingEnv::set(&options, &slow.dir)?),
+            (None, true) => {
+                return Err(Error::invalid("there is no slow tier to keep reads from").advice("give one"));
+            }
+            (_, false) => None,
+        };
+        let flash = settings
+            .flash
+            .as_ref()
+            .map(|flash| FlashCache::open(Arc::new(OsStorage::new()), &flash.dir, flash.bytes))
+            .transpose()?
+            .map(Arc::new);
+        if let Some(flash) = &flash {
+            shim::set_block_cache(&options, flash)?;
+        }
         let name = c_path(&settings.dir)?;
         let mut error = std::ptr::null_mut();
         // SAFETY: live options, a zero-terminated name, a place for the error.
@@ -110,7 +148,61 @@ impl Peer {
         let (read, write) =
             unsafe { (ffi::rocksdb_readoptions_create(), ffi::rocksdb_writeoptions_create()) };
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
-        Ok(Self { db, options, read, write, has_statistics: settings.has_statistics, stripes })
+        Ok(Self {
+            db,
+            options,
+            read,
+            write,
+            has_statistics: settings.has_statistics,
+            stripes,
+            reput: settings.reput.clone().map(Reput::new),
+            flash,
+            _counting: counting,
+        })
+    }
+
+    fn read(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let mut error = std::ptr::null_mut();
+        // SAFETY: live handles; the key lives through the call.
+        let value = unsafe {
+            ffi::rocksdb_get_pinned(self.db, self.read, key.as_ptr().cast(), key.len(), &raw mut error)
+        };
+        outcome(error)?;
+        Ok(if value.is_null() { None } else { Some(Bytes::from_owner(Value(value))) })
+    }
+
+    fn write(&self, how: *const ffi::WriteOptions, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut error = std::ptr::null_mut();
+        // SAFETY: live handles; key and value live through the call, which copies them.
+        unsafe {
+            ffi::rocksdb_put(
+                self.db,
+                how,
+                key.as_ptr().cast(),
+                key.len(),
+                value.as_ptr().cast(),
+                value.len(),
+                &raw mut error,
+            );
+        }
+        outcome(error)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<()> {
+        let mut error = std::ptr::null_mut();
+        // SAFETY: live handles; the key lives through the call.
+        unsafe { ffi::rocksdb_delete(self.db, self.write, key.as_ptr().cast(), key.len(), &raw mut error) };
+        outcome(error)
+    }
+
+    fn stripe(&self, key: &[u8]) -> MutexGuard<'_, ()> {
+        let stripe = usize::try_from(kelvin_base::hash64(key) % STRIPES as u64).unwrap_or(0);
+        self.stripes[stripe].lock()
+    }
+
+    /// What a plain write of `key` holds: nothing, unless records are put again.
+    fn against_reput(&self, key: &[u8]) -> Option<MutexGuard<'_, ()>> {
+        self.reput.as_ref().map(|_| self.stripe(key))
     }
 
     /// Flushes the memtables and waits until no flush or compaction is wanted or running.
@@ -157,8 +249,13 @@ impl Peer {
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> PeerCounters {
+        let own = PeerCounters {
+            flash: self.flash.as_ref().map(|flash| flash.counters()),
+            reput: self.reput.as_ref().map(Reput::counted),
+            ..PeerCounters::default()
+        };
         if !self.has_statistics {
-            return PeerCounters::default();
+            return own;
         }
         // SAFETY: live options; the answer is a string to free, or null.
         let text = unsafe { owned_text(ffi::rocksdb_options_statistics_get_string(self.options.0)) };
@@ -171,6 +268,7 @@ impl Peer {
             compaction_read_bytes: ticker(&text, "rocksdb.compact.read.bytes"),
             compaction_write_bytes: ticker(&text, "rocksdb.compact.write.bytes"),
             wal_bytes: ticker(&text, "rocksdb.wal.bytes"),
+            ..own
         }
     }
 }
@@ -211,46 +309,28 @@ impl Drop for Peer {
 
 impl PointStore for Peer {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        let mut error = std::ptr::null_mut();
-        // SAFETY: live handles; the key lives through the call.
-        let value = unsafe {
-            ffi::rocksdb_get_pinned(self.db, self.read, key.as_ptr().cast(), key.len(), &raw mut error)
-        };
-        outcome(error)?;
-        Ok(if value.is_null() { None } else { Some(Bytes::from_owner(Value(value))) })
+        match &self.reput {
+            None => self.read(key),
+            Some(reput) => reput.get(self, key),
+        }
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut error = std::ptr::null_mut();
-        // SAFETY: live handles; key and value live through the call, which copies them.
-        unsafe {
-            ffi::rocksdb_put(
-                self.db,
-                self.write,
-                key.as_ptr().cast(),
-                key.len(),
-                value.as_ptr().cast(),
-                value.len(),
-                &raw mut error,
-            );
-        }
-        outcome(error)
+        let _held = self.against_reput(key);
+        self.write(self.write, key, value)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        let mut error = std::ptr::null_mut();
-        // SAFETY: live handles; the key lives through the call.
-        unsafe { ffi::rocksdb_delete(self.db, self.write, key.as_ptr().cast(), key.len(), &raw mut error) };
-        outcome(error)
+        let _held = self.against_reput(key);
+        self.remove(key)
     }
 
     fn update(&self, key: &[u8], change: &mut dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<()> {
-        let stripe = usize::try_from(kelvin_base::hash64(key) % STRIPES as u64).unwrap_or(0);
-        let _held = self.stripes[stripe].lock();
-        let old = self.get(key)?;
+        let _held = self.stripe(key);
+        let old = self.read(key)?;
         match change(old.as_deref()) {
-            Some(value) => self.put(key, &value),
-            None => self.delete(key),
+            Some(value) => self.write(self.write, key, &value),
+            None => self.remove(key),
         }
     }
 }

@@ -3,12 +3,15 @@
 //! The rest is fixed: compression off, direct I/O for reads, flushes and compactions, full Bloom filters, index and
 //! filters kept in the table readers (the fastest place for them; their memory is taken off the block cache), WAL on,
 //! written to the operating system at each write and not synced.
+//!
+//! Two figures make another system of it, and need two tiers: a cache of blocks on the fast disk, and a tracker of hot records.
 
 use std::ffi::{CString, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use kelvin_base::{Error, Result};
+use kelvin_base::{Error, HotTracker, Result};
 
 use crate::ffi;
 
@@ -26,6 +29,15 @@ pub struct SlowTier {
     pub fast_capacity: u64,
     /// Levels, level 0 included. Only the last may lie on this tier: its reads are what is counted as slow.
     pub levels: i32,
+}
+
+/// A cache of blocks of the slow tier on the fast disk.
+#[derive(Clone, Debug)]
+pub struct FlashSettings {
+    /// Its directory: nothing else may lie in it.
+    pub dir: PathBuf,
+    /// What its files may have together, bytes.
+    pub bytes: u64,
 }
 
 /// Figures of a peer.
@@ -58,6 +70,10 @@ pub struct Settings {
     pub debt_delay_stop_bytes: Option<[usize; 2]>,
     /// Flushes and compactions at once.
     pub background_jobs: i32,
+    /// Keep blocks that are read from the slow tier on the fast disk.
+    pub flash: Option<FlashSettings>,
+    /// Put a record again if it is hot and a read found it on the slow tier, so that it comes to the top levels.
+    pub reput: Option<Arc<dyn HotTracker>>,
     /// Collect statistics (costs processor time): exact bytes, and reads of the slow tier.
     pub has_statistics: bool,
 }
