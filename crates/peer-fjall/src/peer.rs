@@ -162,12 +162,6 @@ impl Peer {
     pub fn memtable_bytes(&self) -> u64 {
         self.db.write_buffer_size()
     }
-
-    /// Tables of each level, from level 0 on.
-    #[must_use]
-    pub fn level_tables(&self) -> Vec<usize> {
-        (0..7).map_while(|level| self.records.tree.level_table_count(level)).collect()
-    }
 }
 
 impl PointStore for Peer {

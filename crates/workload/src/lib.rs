@@ -14,7 +14,7 @@ pub mod html;
 mod kelvin;
 pub mod options;
 pub mod paper;
-#[cfg(feature = "rocksdb")]
+#[cfg(any(feature = "rocksdb", feature = "fjall"))]
 mod peer;
 pub mod plot;
 pub mod report;

@@ -26,11 +26,26 @@ pub enum System {
     RocksdbFat,
     /// RocksDB with everything on the fast tier.
     RocksdbFast,
+    /// RocksDB over both tiers, with a cache of blocks of the slow one on the fast one.
+    RocksdbCached,
+    /// RocksDB over both tiers; a hot record that a read finds on the slow one is put again.
+    RocksdbReput,
+    /// fjall with everything on the fast tier.
+    Fjall,
 }
 
 impl System {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 5] = [Self::Kelvin, Self::Fat, Self::FastOnly, Self::RocksdbFat, Self::RocksdbFast];
+    pub const ALL: [Self; 8] = [
+        Self::Kelvin,
+        Self::Fat,
+        Self::FastOnly,
+        Self::RocksdbFat,
+        Self::RocksdbFast,
+        Self::RocksdbCached,
+        Self::RocksdbReput,
+        Self::Fjall,
+    ];
 
     /// The name on the command line and in reports.
     #[must_use]
@@ -41,25 +56,28 @@ impl System {
             Self::FastOnly => "fast-only",
             Self::RocksdbFat => "rocksdb-fat",
             Self::RocksdbFast => "rocksdb-fast",
+            Self::RocksdbCached => "rocksdb-cached",
+            Self::RocksdbReput => "rocksdb-reput",
+            Self::Fjall => "fjall",
         }
     }
 
     /// True if it keeps data on the slow tier.
     #[must_use]
     pub const fn is_tiered(self) -> bool {
-        matches!(self, Self::Kelvin | Self::Fat | Self::RocksdbFat)
+        !matches!(self, Self::FastOnly | Self::RocksdbFast | Self::Fjall)
     }
 
     /// True if what is read decides what it keeps on the fast tier.
     #[must_use]
     pub const fn learns(self) -> bool {
-        matches!(self, Self::Kelvin)
+        matches!(self, Self::Kelvin | Self::RocksdbCached | Self::RocksdbReput)
     }
 
-    /// True if it is RocksDB.
+    /// True if it is not Kelvin's own: it opens its own files, and tells of no events.
     #[must_use]
-    pub const fn is_rocksdb(self) -> bool {
-        matches!(self, Self::RocksdbFat | Self::RocksdbFast)
+    pub const fn is_peer(self) -> bool {
+        !matches!(self, Self::Kelvin | Self::Fat | Self::FastOnly)
     }
 }
 
@@ -219,6 +237,14 @@ impl DeviceLimits {
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Those that `system` would meet: one without a slow tier none of that.
+    const fn of(self, system: System) -> Self {
+        if system.is_tiered() {
+            return self;
+        }
+        Self { slow_read_iops: None, slow_write_iops: None, slow_bandwidth: None, slow_latency: None, ..self }
+    }
 }
 
 /// Everything a benchmark needs to know.
@@ -268,7 +294,7 @@ pub struct BenchOptions {
     pub reuse: bool,
     /// Values are zeros behind what tells them apart: a simulation keeps their files in memory.
     pub sparse_values: bool,
-    /// RocksDB only: collect its statistics (costs it processor time). `None`: only where the hit rate needs them.
+    /// RocksDB's systems only: collect its statistics (costs it processor time). `None`: only where the hit rate needs them.
     pub peer_statistics: Option<bool>,
     /// Kelvin's systems only: is told what happens in the store, from its opening for the load phase on.
     pub listener: Option<Listener>,
@@ -312,7 +338,11 @@ impl BenchOptions {
         match self.system {
             System::Kelvin => Some(self.hotness.unwrap_or(Hotness::Ralt)),
             System::Fat | System::FastOnly => Some(Hotness::Off),
-            System::RocksdbFat | System::RocksdbFast => None,
+            System::RocksdbFat
+            | System::RocksdbFast
+            | System::RocksdbCached
+            | System::RocksdbReput
+            | System::Fjall => None,
         }
     }
 
@@ -374,13 +404,17 @@ impl BenchOptions {
             let what = format!("system {} has two tiers", self.system);
             return refuse(&what, "give --slow DIR and --fast-capacity BYTES");
         }
-        if self.system.is_rocksdb() && self.listener.is_some() {
+        if self.system.is_peer() && self.listener.is_some() {
             let what = format!("system {} tells of no events", self.system);
             return refuse(&what, "leave --events out, or measure a system of Kelvin's");
         }
-        if self.system.is_rocksdb() && !self.limits.is_none() {
+        if self.system.is_peer() && !self.limits.of(self.system).is_none() {
+            let what = format!(
+                "the emulated disks of --slow-read-iops and its kind cannot slow down {}, which opens its own files",
+                self.system
+            );
             return refuse(
-                "the emulated disks of --slow-read-iops and its kind cannot slow down RocksDB, which opens its own files",
+                &what,
                 "throttle the disk itself with bench/tiers.sh and leave these options out, for every system compared",
             );
         }
@@ -422,11 +456,23 @@ mod tests {
     }
 
     #[test]
-    fn a_throttle_that_rocksdb_would_not_feel_is_refused() {
-        let mut options = BenchOptions::new(System::RocksdbFast, "x");
-        assert!(options.check().is_ok());
-        options.limits.slow_read_iops = Some(1000);
-        assert!(options.check().unwrap_err().to_string().contains("bench/tiers.sh"));
+    fn a_throttle_that_a_peer_would_not_feel_is_refused_where_it_should_feel_it() {
+        let check = |system, limits| {
+            let slow = Some("y".into());
+            BenchOptions { slow, fast_capacity: Some(1 << 20), limits, ..BenchOptions::new(system, "x") }
+                .check()
+        };
+        let (slow, fast) = (
+            DeviceLimits { slow_read_iops: Some(1000), ..DeviceLimits::default() },
+            DeviceLimits { fast_bandwidth: Some(1 << 20), ..DeviceLimits::default() },
+        );
+        for system in System::ALL {
+            assert!(check(system, DeviceLimits::default()).is_ok());
+            assert_eq!(check(system, slow).is_ok(), !(system.is_peer() && system.is_tiered()), "{system}");
+            assert_eq!(check(system, fast).is_ok(), !system.is_peer(), "{system}");
+        }
+        let told = check(System::RocksdbFat, slow).unwrap_err().to_string();
+        assert!(told.contains("bench/tiers.sh") && told.contains("slow down rocksdb-fat"), "{told}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Opens the systems that can be measured.
 //!
-//! RocksDB is there only with the cargo feature `rocksdb`.
+//! RocksDB is there only with the cargo feature `rocksdb`, fjall with `fjall`.
 
 use kelvin_base::{Error, Result};
 
@@ -12,30 +12,50 @@ use crate::subject::Subject;
 /// # Errors
 /// What the store reports; `InvalidArgument` for a system that this build does not have.
 pub fn open(options: &BenchOptions) -> Result<Box<dyn Subject>> {
+    check_built(options.system)?;
     match options.system {
-        System::RocksdbFat | System::RocksdbFast => rocksdb(options),
-        System::Kelvin | System::Fat | System::FastOnly => crate::kelvin::open(options),
+        #[cfg(feature = "rocksdb")]
+        System::RocksdbFat | System::RocksdbFast | System::RocksdbCached | System::RocksdbReput => {
+            crate::peer::rocksdb::open(options)
+        }
+        #[cfg(feature = "fjall")]
+        System::Fjall => crate::peer::fjall::open(options),
+        _ => crate::kelvin::open(options),
     }
 }
 
-#[cfg(feature = "rocksdb")]
-fn rocksdb(options: &BenchOptions) -> Result<Box<dyn Subject>> {
-    crate::peer::open(options)
-}
-
-#[cfg(not(feature = "rocksdb"))]
-fn rocksdb(options: &BenchOptions) -> Result<Box<dyn Subject>> {
-    Err(not_built(options.system))
+/// The cargo feature that `system` needs, what that builds in, and whether this program was built with it; `None` for our own.
+const fn needs(system: System) -> Option<(&'static str, &'static str, bool)> {
+    match system {
+        System::Kelvin | System::Fat | System::FastOnly => None,
+        System::RocksdbFat | System::RocksdbFast | System::RocksdbCached | System::RocksdbReput => Some((
+            "RocksDB",
+            "install librocksdb-dev and a C++ compiler, and build with --features rocksdb",
+            cfg!(feature = "rocksdb"),
+        )),
+        System::Fjall => Some(("fjall", "build with --features fjall", cfg!(feature = "fjall"))),
+    }
 }
 
 /// True if this program was built with `system`.
 #[must_use]
 pub const fn is_built(system: System) -> bool {
-    cfg!(feature = "rocksdb") || !system.is_rocksdb()
+    match needs(system) {
+        Some((.., is_built)) => is_built,
+        None => true,
+    }
 }
 
-/// Why `system` cannot be measured.
-pub(crate) fn not_built(system: System) -> Error {
-    Error::invalid(format!("this program was built without RocksDB, so it cannot measure {system}"))
-        .advice("install librocksdb-dev and build with --features rocksdb")
+/// Refuses a system that this program was not built with.
+///
+/// # Errors
+/// `InvalidArgument` that says what to build.
+pub fn check_built(system: System) -> Result<()> {
+    match needs(system) {
+        Some((store, advice, false)) => {
+            let what = format!("this program was built without {store}, so it cannot measure {system}");
+            Err(Error::invalid(what).advice(advice))
+        }
+        _ => Ok(()),
+    }
 }

@@ -17,7 +17,9 @@ use super::values;
     args_conflicts_with_subcommands = true,
     after_help = "\
 Systems: kelvin, fat (hotness off, the last fast level enlarged), fast-only (everything on the fast
-disk); rocksdb-fat and rocksdb-fast where built with the feature `rocksdb`.
+disk). Where built with the feature `rocksdb`: rocksdb-fat, rocksdb-fast, rocksdb-cached (a cache of
+slow blocks on six tenths of the fast disk), rocksdb-reput (hot records read from the slow disk are put
+again). Where built with the feature `fjall`: fjall (everything on the fast disk).
 Workloads: RO, RW (75 % read, 25 % insert), WH (50/50 insert), UH (50/50 update), RS (50/50 scan),
 scan, load, and YCSB A to F. Keys: hotspot:P (all but P % of the operations go to P % of the
 records), zipf:S, ycsb-zipf:S, ycsb-scrambled:S, uniform, latest, dynamic (seven stages: a hotspot

@@ -171,7 +171,7 @@ fn a_read_of_the_slow_tier_is_told_from_others_and_only_hot_records_are_put_agai
 #[test]
 fn putting_again_never_hides_a_newer_write() {
     const KEYS: u32 = 512;
-    const ROUNDS: u64 = 4;
+    const ROUNDS: u64 = 3;
     const STEPS: u64 = 3;
     let dir = tempfile::tempdir().unwrap();
     let reput: Option<Arc<dyn HotTracker>> = Some(Arc::new(Said(key(0)..key(KEYS))));

@@ -118,7 +118,7 @@ impl Order {
         let is_real = self.slow.is_some() && self.limits.is_none();
         let can = |system: &System| {
             systems::is_built(*system)
-                && (!system.is_rocksdb() || !self.is_simulated && (is_real || !system.is_tiered()))
+                && (!system.is_peer() || !self.is_simulated && (is_real || !system.is_tiered()))
         };
         let named = |system: &System| match self.systems.is_empty() {
             true => can(system),
@@ -171,9 +171,7 @@ impl Order {
                 Error::invalid("there is nothing to run").advice("name figures or tables, and threads")
             );
         }
-        if let Some(missing) = self.systems.iter().find(|system| !systems::is_built(**system)) {
-            return Err(systems::not_built(*missing));
-        }
+        self.systems.iter().try_for_each(|system| systems::check_built(*system))?;
         let choice = self.choice();
         let shows_variants = |item: &Item| {
             !matches!(item, Item::Scorers | Item::Uniform | Item::Figure15)
@@ -195,7 +193,7 @@ impl Order {
         let plan = self.plan();
         if let Some(run) = plan
             .iter()
-            .find(|run| self.wants(run) && run.options.system.is_rocksdb() && !run.options.limits.is_none())
+            .find(|run| self.wants(run) && run.options.system.is_peer() && !run.options.limits.is_none())
         {
             return Err(Error::invalid(format!("the slow disk of {} cannot be emulated", run.options.system))
                 .advice("throttle a disk with bench/tiers.sh, name it with --slow, and leave --slow-read-iops and its kind out"));
@@ -210,7 +208,7 @@ impl Order {
 
     /// Refuses what needs the disks of this machine.
     fn check_simulated(&self) -> Result<()> {
-        if let Some(system) = self.systems.iter().find(|system| system.is_rocksdb()) {
+        if let Some(system) = self.systems.iter().find(|system| system.is_peer()) {
             return Err(Error::invalid(format!("{system} opens its own files, and cannot be simulated"))
                 .advice("compare with it in `kelvin bench paper`"));
         }

@@ -239,7 +239,7 @@ fn a_peer_whose_disk_would_be_emulated_stands_only_where_it_needs_none() {
     order.systems = Vec::new();
     let systems =
         |order: &Order| -> Vec<System> { order.choice().contenders.iter().map(|one| one.system).collect() };
-    assert!(systems(&order).iter().all(|system| !system.is_rocksdb() || !system.is_tiered()));
+    assert!(systems(&order).iter().all(|system| !system.is_peer() || !system.is_tiered()));
     assert_eq!(systems(&order).contains(&System::RocksdbFast), cfg!(feature = "rocksdb"));
     (order.slow, order.limits) = (Some("slow".into()), DeviceLimits::default());
     assert_eq!(systems(&order).contains(&System::RocksdbFat), cfg!(feature = "rocksdb"));

@@ -106,7 +106,7 @@ fn run(
 ) -> Result<Report> {
     options.check()?;
     machine.check()?;
-    if options.system.is_rocksdb() {
+    if options.system.is_peer() {
         return Err(Error::invalid("only Kelvin's own systems can be simulated")
             .advice("give --system kelvin, fat or fast-only"));
     }
