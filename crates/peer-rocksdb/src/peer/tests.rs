@@ -1,5 +1,7 @@
 //! The peer does what the store traits promise, puts its levels where the settings say, and reports errors.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use kelvin_base::{HotKeys, HotTracker, KeyRange, NoTracker, SystemClock};
 
 use super::*;
@@ -173,9 +175,11 @@ fn putting_again_never_hides_a_newer_write() {
     const KEYS: u32 = 512;
     const ROUNDS: u64 = 3;
     const STEPS: u64 = 3;
+    const FIRST: u64 = 32;
     let dir = tempfile::tempdir().unwrap();
     let reput: Option<Arc<dyn HotTracker>> = Some(Arc::new(Said(key(0)..key(KEYS))));
-    let peer = Peer::open(&Settings { reput, cache_bytes: 0, ..tiered(dir.path()) }).unwrap();
+    let settings = Settings { reput, cache_bytes: 0, has_statistics: false, ..tiered(dir.path()) };
+    let peer = Peer::open(&settings).unwrap();
     fill(&peer);
     // What was filled in is shorter, and counts as version 0.
     let version = |number: u32| {
@@ -185,8 +189,11 @@ fn putting_again_never_hides_a_newer_write() {
     for round in 1..=ROUNDS {
         // What was written before sinks, so that reads find it on the slow tier.
         fill_but(&peer, KEYS);
+        let put_again = || peer.counters().reput.unwrap()[0];
+        let (before, readers_done) = (put_again(), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for reader in 0..4 {
+                let readers_done = &readers_done;
                 scope.spawn(move || {
                     let mut seen = [0; KEYS as usize];
                     for number in (0..KEYS).cycle().skip(reader * 128).take(4 * KEYS as usize) {
@@ -195,9 +202,14 @@ fn putting_again_never_hides_a_newer_write() {
                         assert!(read >= known, "{number}: {read} after {known}");
                         seen[number as usize] = read;
                     }
+                    readers_done.fetch_add(1, Ordering::Relaxed);
                 });
             }
             scope.spawn(|| {
+                // Into the midst of records being put again.
+                while put_again() < before + FIRST && readers_done.load(Ordering::Relaxed) < 4 {
+                    std::thread::yield_now();
+                }
                 for step in 1..=STEPS {
                     for number in 0..KEYS {
                         let mut value = vec![0; 500];
@@ -211,7 +223,7 @@ fn putting_again_never_hides_a_newer_write() {
         assert_eq!(latest, KEYS as usize, "round {round}");
     }
     let [records, _] = peer.counters().reput.unwrap();
-    assert!(records > u64::from(KEYS) / 2, "{records}");
+    assert!(records >= ROUNDS * FIRST, "{records}");
 }
 
 #[test]
