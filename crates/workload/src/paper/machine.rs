@@ -69,7 +69,6 @@ impl Images {
         &mut self,
         run: &RunSpec,
         loaded: &BenchOptions,
-        options: &BenchOptions,
         progress: &mut dyn Progress,
     ) -> kelvin_base::Result<Report> {
         let asked = asked_of(loaded);
@@ -80,6 +79,6 @@ impl Images {
             self.0.push((asked.clone(), load(loaded, progress)?));
         }
         let image = self.0.iter().find(|(known, _)| *known == asked).map(|(_, image)| image);
-        simulate(options, &of(run), image, progress)
+        simulate(&run.options, &of(run), image, progress)
     }
 }

@@ -348,10 +348,7 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
                 let prepared = traces.of(trace, watcher)?;
                 replay(&places.fresh(&run.options), prepared, watcher)?
             }
-            None if order.is_simulated => {
-                let loaded = places.load_of(&run.options);
-                images.run(run, &loaded, &places.fresh(&run.options), watcher)?
-            }
+            None if order.is_simulated => images.run(run, &places.load_of(&run.options), watcher)?,
             None => crate::runner::run(&places.prepare(&run.options, watcher)?, watcher)?,
         };
         let made = made.to_json();

@@ -7,6 +7,7 @@
 
 mod computing;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,12 @@ pub struct Machine {
 
 /// A store that was loaded in a simulation: runs begin with copies of it.
 #[derive(Clone, Debug)]
-pub struct Image([MemoryStorage; 2]);
+pub struct Image {
+    disks: [MemoryStorage; 2],
+    /// Where it lies on them.
+    fast: PathBuf,
+    slow: Option<PathBuf>,
+}
 
 impl Machine {
     fn check(&self) -> Result<()> {
@@ -73,9 +79,9 @@ pub fn load(options: &BenchOptions, progress: &mut dyn Progress) -> Result<Image
         disks: [Limits::default(), Limits::default()],
     };
     let options = BenchOptions { workload: Workload::Load, ops: None, reuse: false, ..options.clone() };
-    let image = Image([MemoryStorage::new(), MemoryStorage::new()]);
-    run(&options, &machine, image.clone(), progress)?;
-    Ok(image)
+    let disks = [MemoryStorage::new(), MemoryStorage::new()];
+    run(&options, &machine, disks.clone(), progress)?;
+    Ok(Image { disks, fast: options.fast, slow: options.slow })
 }
 
 /// Runs the benchmark of `options` on `machine`: with `options.reuse` on a copy of `image`, else on a store that it loads.
@@ -88,20 +94,22 @@ pub fn simulate(
     image: Option<&Image>,
     progress: &mut dyn Progress,
 ) -> Result<Report> {
-    let disks = match image.filter(|_| options.reuse) {
-        Some(image) => Image([image.0[0].fork(), image.0[1].fork()]),
-        None if options.reuse => {
-            return Err(Error::invalid("a simulated store begins empty").advice("leave --reuse out"));
+    match image.filter(|_| options.reuse) {
+        Some(Image { disks: [fast_disk, slow_disk], fast, slow }) => {
+            let options = BenchOptions { fast: fast.clone(), slow: slow.clone(), ..options.clone() };
+            run(&options, machine, [fast_disk.fork(), slow_disk.fork()], progress)
         }
-        None => Image([MemoryStorage::new(), MemoryStorage::new()]),
-    };
-    run(options, machine, disks, progress)
+        None if options.reuse => {
+            Err(Error::invalid("a simulated store begins empty").advice("leave --reuse out"))
+        }
+        None => run(options, machine, [MemoryStorage::new(), MemoryStorage::new()], progress),
+    }
 }
 
 fn run(
     options: &BenchOptions,
     machine: &Machine,
-    disks: Image,
+    disks: [MemoryStorage; 2],
     progress: &mut dyn Progress,
 ) -> Result<Report> {
     options.check()?;
@@ -131,7 +139,7 @@ impl Simulated {
         settings: Options,
         seed: u64,
         machine: &Machine,
-        Image(disks): Image,
+        disks: [MemoryStorage; 2],
         world: &Arc<World>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self> {
@@ -321,7 +329,7 @@ mod tests {
     fn runs_on_a_loaded_image_leave_it_as_it_is() {
         let mut options = options(System::Kelvin);
         let image = load(&options, &mut NoProgress).unwrap();
-        options.reuse = true;
+        (options.reuse, options.fast) = (true, "/wherever".into());
         let run = || simulate(&options, &MACHINE, Some(&image), &mut NoProgress).unwrap();
         let (first, second) = (run(), run());
         assert!(first.load.is_none() && first.slow_used_bytes > 1 << 20);
