@@ -42,7 +42,7 @@ use crate::kelvin::device_limits;
 use crate::options::{DeviceLimits, System};
 use crate::runner::Progress;
 use crate::systems;
-use crate::trace::{MalformedLines, Prepared, TraceFiles, replay};
+use crate::trace::{MalformedLines, Prepared, TraceFiles, replay_loaded};
 use store::{Places, asked, differences, result_path};
 
 /// What is wanted.
@@ -222,6 +222,10 @@ impl Order {
     }
 
     fn places(&self) -> Places {
+        if self.is_simulated {
+            // Nobody else sees them.
+            return Places { fast: "/simulated/fast".into(), slow: "/simulated/slow".into() };
+        }
         let beside = |name: &str| self.out.join("stores").join(name);
         Places {
             fast: self.fast.clone().unwrap_or_else(|| beside("fast")),
@@ -346,7 +350,7 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
         let made = match &run.trace {
             Some(trace) => {
                 let prepared = traces.of(trace, watcher)?;
-                replay(&places.fresh(&run.options), prepared, watcher)?
+                replay_loaded(&places.fresh(&run.options), prepared, watcher)?
             }
             None if order.is_simulated => images.run(run, &places.load_of(&run.options), watcher)?,
             None => crate::runner::run(&places.prepare(&run.options, watcher)?, watcher)?,

@@ -103,6 +103,7 @@ fn everything_runs_is_reported_and_is_not_run_again() {
     for (run, report) in &paper.runs {
         assert_eq!(report["ops"], run.options.run_ops(), "{}", run.name);
         assert_eq!(report["load"].is_null(), run.trace.is_none(), "{} began with a loaded store", run.name);
+        assert!(run.trace.is_none() || report["trace"]["copies"] == 1, "{} is as large as asked", run.name);
     }
     paper.write(dir.path()).unwrap();
     let mut expected: Vec<String> = Item::ALL.iter().map(|item| format!("{item}.csv")).collect();

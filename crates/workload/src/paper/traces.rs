@@ -132,8 +132,9 @@ impl TraceRun {
             }
         };
         let files = TraceFiles::new(&[path], MalformedLines::Refuse)?;
-        let wanted =
-            PrepareOptions { data: Some(self.data_bytes), ops: Some(self.ops), ..PrepareOptions::default() };
+        // One that was made for it is as large as it is to be: a byte less would have it repeated.
+        let data = matches!(self.source, TraceSource::File(_)).then_some(self.data_bytes);
+        let wanted = PrepareOptions { data, ops: Some(self.ops), ..PrepareOptions::default() };
         prepare(&files, &wanted, dir, progress)
     }
 }

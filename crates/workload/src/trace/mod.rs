@@ -28,5 +28,5 @@ pub use model::{Rules, Semantics};
 pub use plan::PrepareOptions;
 pub use prepare::{Prepared, prepare};
 pub use reader::{MalformedLines, TraceFiles};
-pub use replay::replay;
+pub use replay::{replay, replay_loaded};
 pub use synthesize::Synthetic;

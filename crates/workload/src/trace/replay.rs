@@ -4,7 +4,7 @@
 //! number of threads, and each read knows the one value it must find. Tests: `tests/replay.rs`.
 
 use kelvin_base::hash::hash64;
-use kelvin_base::{Clock, Error, ErrorKind, Result};
+use kelvin_base::{Clock, Error, ErrorKind, Result, SystemClock};
 use parking_lot::Mutex;
 
 use super::prepare::Prepared;
@@ -12,9 +12,11 @@ use super::steps::{Content, Step, StepReader, Steps};
 use super::turns::Turns;
 use super::values::Values;
 use crate::dirs;
-use crate::options::{BenchOptions, Workload};
+use crate::options::{BenchOptions, DeviceLimits, Workload};
 use crate::report::Report;
-use crate::runner::{Client, Extent, Operation, Peaks, Phase, Progress, Stage, load_figures, make_dirs};
+use crate::runner::{
+    Client, Extent, Operation, Peaks, Phase, PhaseResult, Progress, Stage, load_figures, make_dirs,
+};
 use crate::subject::Subject;
 
 /// `options` with the sizes and operations of `trace`.
@@ -36,6 +38,33 @@ pub fn options_for(options: &BenchOptions, trace: &Prepared) -> BenchOptions {
 /// # Errors
 /// `InvalidArgument` for options that cannot be run; whatever the store reports; `Corruption` for a wrong value.
 pub fn replay(options: &BenchOptions, trace: &Prepared, progress: &mut dyn Progress) -> Result<Report> {
+    let options = fresh(options, trace)?;
+    let subject = crate::systems::open(&options)?;
+    replay_on(&options, trace, &*subject, &SystemClock::new(), progress)
+}
+
+/// The same, but the load is done as fast as the machine allows, whatever the limits of the disks, and the store opened again before the run:
+/// for those who do not measure loads.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_loaded(
+    options: &BenchOptions,
+    trace: &Prepared,
+    progress: &mut dyn Progress,
+) -> Result<Report> {
+    let options = fresh(options, trace)?;
+    let clock = SystemClock::new();
+    let unlimited = BenchOptions { limits: DeviceLimits::default(), ..options.clone() };
+    let subject = crate::systems::open(&unlimited)?;
+    let loaded = load(&Stage { options: &unlimited, subject: &*subject, clock: &clock }, trace, progress)?;
+    drop(subject);
+    let subject = crate::systems::open(&options)?;
+    run(&Stage { options: &options, subject: &*subject, clock: &clock }, trace, &loaded, progress)
+}
+
+/// The options of a replay in directories that were just made.
+fn fresh(options: &BenchOptions, trace: &Prepared) -> Result<BenchOptions> {
     let options = options_for(options, trace);
     options.check()?;
     if options.reuse {
@@ -45,8 +74,7 @@ pub fn replay(options: &BenchOptions, trace: &Prepared, progress: &mut dyn Progr
     }
     make_dirs(&options)?;
     check_room(&options, trace)?;
-    let subject = crate::systems::open(&options)?;
-    replay_on(&options, trace, &*subject, &kelvin_base::SystemClock::new(), progress)
+    Ok(options)
 }
 
 /// Refuses what would not fit: the data, and half as much again while it is merged.
@@ -88,24 +116,40 @@ pub fn replay_on(
 ) -> Result<Report> {
     let options = options_for(options, trace);
     let stage = Stage { options: &options, subject, clock };
-    let values = Values::new(options.seed);
-    let figures = &trace.figures;
-    let extent = |total: u64, seconds| Extent { total: Some(total), seconds, threads: options.threads };
+    let loaded = load(&stage, trace, progress)?;
+    run(&stage, trace, &loaded, progress)
+}
 
+/// Loads what was there when the run begins, and lets the store settle; both phases.
+fn load(stage: &Stage<'_>, trace: &Prepared, progress: &mut dyn Progress) -> Result<[PhaseResult; 2]> {
+    let values = Values::new(stage.options.seed);
+    let extent =
+        Extent { total: Some(trace.figures.load_records), seconds: None, threads: stage.options.threads };
     let records = Mutex::new(StepReader::open(&trace.load)?);
-    let load = |client: &mut Client<'_>| Player::new(&stage, &values, client).play(&records, None);
-    let loaded = stage.phase(Phase::Load, extent(figures.load_records, None), &load, progress)?;
-    let settled = stage.settle(progress)?;
+    let load = |client: &mut Client<'_>| Player::new(stage, &values, client).play(&records, None);
+    let loaded = stage.phase(Phase::Load, extent, &load, progress)?;
+    Ok([loaded, stage.settle(progress)?])
+}
 
+/// Replays the run on a store that was loaded.
+fn run(
+    stage: &Stage<'_>,
+    trace: &Prepared,
+    [loaded, settled]: &[PhaseResult; 2],
+    progress: &mut dyn Progress,
+) -> Result<Report> {
+    let (options, figures) = (stage.options, &trace.figures);
+    let values = Values::new(options.seed);
+    let extent = Extent { total: Some(figures.run_ops), seconds: options.seconds, threads: options.threads };
     let (steps, turns) = (Mutex::new(StepReader::open(&trace.run)?), Turns::new());
-    let run = |client: &mut Client<'_>| Player::new(&stage, &values, client).play(&steps, Some(&turns));
-    let ran = stage.phase(Phase::Run, extent(figures.run_ops, options.seconds), &run, progress)?;
+    let run = |client: &mut Client<'_>| Player::new(stage, &values, client).play(&steps, Some(&turns));
+    let ran = stage.phase(Phase::Run, extent, &run, progress)?;
 
     let mut peaks = Peaks::default();
-    [&loaded, &settled, &ran].iter().for_each(|phase| peaks.include(&phase.peaks));
-    let figures_of_load = load_figures(&loaded, &settled, figures.load_records);
+    [loaded, settled, &ran].iter().for_each(|phase| peaks.include(&phase.peaks));
+    let figures_of_load = load_figures(loaded, settled, figures.load_records);
     let slow_used = options.slow_dir().map_or(0, |dir| dirs::used_bytes(&dir));
-    let mut report = Report::new(&options, ran, Some(figures_of_load), peaks, slow_used);
+    let mut report = Report::new(options, ran, Some(figures_of_load), peaks, slow_used);
     report.fast_discards = kelvin_storage::os::discards(&options.fast_dir());
     report.trace = Some(figures.clone());
     Ok(report)
