@@ -92,7 +92,7 @@ pub struct Sim {
     #[arg(long, value_name = "US", default_value_t = 15, help_heading = "Machine")]
     pub operation_us: u64,
     /// Processor time of a megabyte written: log, flushes, compactions; microseconds
-    #[arg(long, value_name = "US", default_value_t = 0, help_heading = "Machine")]
+    #[arg(long, value_name = "US", default_value_t = 4_500, help_heading = "Machine")]
     pub megabyte_us: u64,
     /// Reads a second the fast disk makes
     #[arg(long, value_name = "N", value_parser = values::count, default_value = "50k", help_heading = "Machine")]
