@@ -5,6 +5,7 @@
 
 use kelvin_base::{Error, Result};
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -197,23 +198,7 @@ impl BarPlot {
         // Room above the bars for their figures and the legend.
         let top = heights().fold(f64::MIN_POSITIVE, f64::max) * 1.4;
         let groups = self.groups.len().max(1);
-        let mut chart = ChartBuilder::on(area)
-            .margin(12)
-            .margin_right(24)
-            .x_label_area_size(36)
-            .y_label_area_size(84)
-            .build_cartesian_2d(0.0..groups as f64, 0.0..top)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .y_desc(self.y.as_str())
-            .label_style(FONT_SMALL)
-            .axis_desc_style(FONT)
-            .x_labels(0)
-            .y_labels(6)
-            .y_label_formatter(&|value| number(*value))
-            .light_line_style(WHITE)
-            .draw()?;
+        let mut chart = groups_chart(area, (groups, 36), (&self.y, top))?;
         for (at, name) in self.groups.iter().enumerate() {
             let (x, y) = chart.backend_coord(&(at as f64 + 0.5, 0.0));
             let centred = FONT.into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
@@ -263,23 +248,7 @@ impl StackPlot {
         let highest = places().map(|(group, bar)| self.below(self.parts.len(), group, bar));
         // Room above the bars for the legend.
         let top = highest.fold(f64::MIN_POSITIVE, f64::max) * 1.3;
-        let mut chart = ChartBuilder::on(area)
-            .margin(12)
-            .margin_right(24)
-            .x_label_area_size(52)
-            .y_label_area_size(84)
-            .build_cartesian_2d(0.0..groups as f64, 0.0..top)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .y_desc(self.y.as_str())
-            .label_style(FONT_SMALL)
-            .axis_desc_style(FONT)
-            .x_labels(0)
-            .y_labels(6)
-            .y_label_formatter(&|value| number(*value))
-            .light_line_style(WHITE)
-            .draw()?;
+        let mut chart = groups_chart(area, (groups, 52), (&self.y, top))?;
         let width = 0.86 / bars as f64;
         let left = |group: usize, bar: usize| group as f64 + 0.07 + width * bar as f64;
         let centred =
@@ -346,11 +315,39 @@ impl ScatterPlot {
     }
 }
 
-/// What each colour stands for.
-fn legend<'a, C>(chart: &mut ChartContext<'a, SVGBackend<'a>, C>, place: SeriesLabelPosition) -> Drawn
+type Chart<'b> = ChartContext<'b, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Room for bars: so many groups with so many pixels below for their names, and what the y axis counts up to which height.
+fn groups_chart<'a, 'b>(
+    area: &'a DrawingArea<SVGBackend<'b>, Shift>,
+    (groups, names_size): (usize, u32),
+    (y, top): (&str, f64),
+) -> std::result::Result<Chart<'b>, Box<dyn std::error::Error>>
 where
-    C: CoordTranslate,
+    'b: 'a,
 {
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(names_size)
+        .y_label_area_size(84)
+        .build_cartesian_2d(0.0..groups as f64, 0.0..top)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .y_desc(y)
+        .label_style(FONT_SMALL)
+        .axis_desc_style(FONT)
+        .x_labels(0)
+        .y_labels(6)
+        .y_label_formatter(&|value| number(*value))
+        .light_line_style(WHITE)
+        .draw()?;
+    Ok(chart)
+}
+
+/// What each colour stands for.
+fn legend(chart: &mut Chart<'_>, place: SeriesLabelPosition) -> Drawn {
     chart
         .configure_series_labels()
         .position(place)
