@@ -49,7 +49,7 @@ fn disk(read_iops: u64, read: u64, written: u64, latency: Duration) -> Limits {
 }
 
 /// The machine that `run` is simulated on.
-fn of(run: &RunSpec) -> Machine {
+pub(super) fn of(run: &RunSpec) -> Machine {
     let disks = match run.has_own_disk {
         false => [disk(83_000, 1434, 1126, FAST_LATENCY), disk(10_000, 1000, 1000, GP3_LATENCY)],
         true => [disk(98_000, 5120, 4096, FAST_LATENCY), disk(400, 260, 250, HDD_LATENCY)],

@@ -237,7 +237,7 @@ impl Order {
     fn asked(&self, run: &RunSpec) -> Value {
         let mut asked = asked(run);
         if self.is_simulated {
-            asked["simulated"] = json!(true);
+            asked["simulated"] = json!(format!("{:?}", machine::of(run)));
         }
         asked
     }
