@@ -80,7 +80,7 @@ pub(crate) fn over_time(
     lines: Vec<Line>,
     marks: Vec<(f64, String)>,
 ) -> Result<String> {
-    LinePlot { x: "seconds".into(), y: y.into(), top, lines, marks, x_label: None }.draw()
+    LinePlot { x: "seconds".into(), y: y.into(), top, lines, marks, ..LinePlot::default() }.draw()
 }
 
 fn figures(page: &mut String, reports: &[Report]) {

@@ -72,6 +72,8 @@ pub struct LinePlot {
     pub lines: Vec<Line>,
     /// Places on the x axis where something begins, and what.
     pub marks: Vec<(f64, String)>,
+    /// The legend stands above the lines, in room of its own, and not in the lower corner.
+    pub has_legend_above: bool,
     /// How many labels the x axis has, about, and how each is written; `None` for plain numbers.
     pub x_label: Option<(usize, AxisLabel)>,
 }
@@ -140,7 +142,7 @@ impl LinePlot {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let right = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
         let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
-        let top = self.top.unwrap_or(highest * 1.08);
+        let top = self.top.unwrap_or(highest * if self.has_legend_above { 1.7 } else { 1.08 });
         let (x_labels, x_label) = self.x_label.unwrap_or((LABELS, number));
         let mut chart = ChartBuilder::on(area)
             .margin(12)
@@ -180,7 +182,11 @@ impl LinePlot {
                     + PathElement::new([(24 - dash, 0), (24, 0)], style)
             });
         }
-        legend(&mut chart, SeriesLabelPosition::LowerRight)
+        let place = match self.has_legend_above {
+            true => SeriesLabelPosition::UpperRight,
+            false => SeriesLabelPosition::LowerRight,
+        };
+        legend(&mut chart, place)
     }
 }
 
@@ -300,6 +306,10 @@ impl ScatterPlot {
             .y_desc(self.y.as_str())
             .label_style(FONT_SMALL)
             .axis_desc_style(FONT)
+            .x_labels(LABELS)
+            .y_labels(6)
+            .x_label_formatter(&|value| number(*value))
+            .y_label_formatter(&|value| number(*value))
             .light_line_style(WHITE)
             .draw()?;
         for (name, place) in &self.points {
@@ -391,6 +401,7 @@ mod tests {
             ],
             marks: vec![(0.5, "a stage".into())],
             x_label: Some((2, |_| "a label".into())),
+            has_legend_above: false,
         };
         let svg = plot.draw().unwrap();
         for word in

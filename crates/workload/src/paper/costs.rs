@@ -13,7 +13,7 @@ use super::plan::Contender;
 use super::throughput::{FIGURE_6, FIGURE_7, Row};
 use super::{Paper, Plots, Table};
 use crate::options::System;
-use crate::plot::{Line, StackPlot};
+use crate::plot::{Line, LinePlot, StackPlot};
 
 /// The workload of Figure 14.
 pub const OVER_TIME: Row = FIGURE_6[1];
@@ -27,10 +27,16 @@ fn all_cpu(report: &Value) -> Option<f64> {
     Some(figure(report, "/cpu_us_per_op")? * figure(report, "/ops")?)
 }
 
+/// The sum of figures; of none it is 0, and not the standard library's −0.
+fn total(figures: impl Iterator<Item = f64>) -> f64 {
+    figures.fold(0.0, |sum, one| sum + one)
+}
+
 /// Microseconds of what clients did for operations called `names`.
 fn client(report: &Value, names: &[&str]) -> Option<f64> {
     let cpu = report["cpu"].as_object()?;
-    Some(names.iter().filter_map(|name| cpu.get(&format!("client_{name}_us"))?.as_f64()).sum())
+    let of = |name: &&str| cpu.get(&format!("client_{name}_us"))?.as_f64();
+    Some(total(names.iter().filter_map(of)))
 }
 
 fn lane(report: &Value, name: &str) -> Option<f64> {
@@ -55,9 +61,9 @@ fn moved(report: &Value, purposes: &[Purpose]) -> Option<f64> {
     let of = |purpose: &Purpose| -> f64 {
         let names = ["fast_read", "fast_written", "slow_read", "slow_written"];
         let one = |name: &str| io.get(&format!("{}_{name}_bytes", purpose.name()))?.as_f64();
-        names.iter().filter_map(|name| one(name)).sum()
+        total(names.iter().filter_map(|name| one(name)))
     };
-    Some(purposes.iter().map(of).sum())
+    Some(total(purposes.iter().map(of)))
 }
 
 const IO: [Part; 5] = [
@@ -173,7 +179,7 @@ fn traffic(report: &Value, purposes: &[Purpose], tier: usize) -> Vec<(f64, f64)>
     let point = |row: &Value| {
         let moved = row["bytes_per_s"].as_object()?;
         let of = |purpose: &Purpose| moved.get(purpose.name())?.get(tier)?.as_f64();
-        Some((row["second"].as_f64()?, purposes.iter().filter_map(of).sum::<f64>() / 1e6))
+        Some((row["second"].as_f64()?, total(purposes.iter().filter_map(of)) / 1e6))
     };
     rows.iter().filter_map(point).collect()
 }
@@ -220,8 +226,9 @@ pub(super) fn over_time_plots(paper: &Paper) -> Result<Plots> {
             System::Fat => "reads stay on the slow disk, which bounds them.",
             _ => "everything is on the fast disk.",
         };
-        let plot = crate::html::over_time("MB a second", None, lines, Vec::new())?;
-        plots.push((format!("{}: {caption}", one.label()), plot));
+        let (x, y) = ("seconds".into(), "MB a second".into());
+        let plot = LinePlot { x, y, lines, has_legend_above: true, ..LinePlot::default() };
+        plots.push((format!("{}: {caption}", one.label()), plot.draw()?));
     }
     Ok(plots)
 }

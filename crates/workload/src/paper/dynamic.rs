@@ -69,8 +69,15 @@ pub(super) fn plots(paper: &Paper) -> Result<Plots> {
         .collect();
     let over_operations = |y: &str, top: Option<f64>, lines: Vec<Option<Line>>| {
         let lines = lines.into_iter().flatten().collect();
-        LinePlot { x: "operations".into(), y: y.into(), top, lines, marks: marks.clone(), x_label: None }
-            .draw()
+        LinePlot {
+            x: "operations".into(),
+            y: y.into(),
+            top,
+            lines,
+            marks: marks.clone(),
+            ..LinePlot::default()
+        }
+        .draw()
     };
     let throughput = line(paper, 1, ("operations/s", run.1), ("ops", "ops_per_s", 1.0));
     let hit_rate = line(paper, 0, ("hit rate", run.1), ("ops", "fast_hit_rate", 100.0));
