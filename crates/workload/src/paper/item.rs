@@ -108,6 +108,21 @@ impl Item {
         matches!(self, Self::Figure9 | Self::Figure10 | Self::Figure11)
     }
 
+    /// True if Kelvin with parts left out has a row there; the others leave parts out by themselves, or have one run.
+    #[must_use]
+    pub const fn shows_variants(self) -> bool {
+        !matches!(
+            self,
+            Self::Figure9
+                | Self::Figure15
+                | Self::Table3
+                | Self::Table4
+                | Self::Table5
+                | Self::Scorers
+                | Self::Uniform
+        )
+    }
+
     /// What it shows, in a line.
     #[must_use]
     pub const fn about(self) -> &'static str {
@@ -300,7 +315,7 @@ mod tests {
         assert!((300.0..700.0).contains(&all), "{all:.0} s of waiting and of the processor, loads left out");
         for item in papers {
             let seconds: f64 = item.runs(&choice("1/1000")).iter().map(RunSpec::expected_seconds).sum();
-            assert!((1.0..300.0).contains(&seconds), "{item}: {seconds:.0} s");
+            assert!((10.0..300.0).contains(&seconds), "{item}: {seconds:.0} s");
         }
     }
 

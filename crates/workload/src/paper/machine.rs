@@ -10,6 +10,7 @@ use kelvin_storage::throttle::Limits;
 
 use super::plan::RunSpec;
 use super::store::asked_of;
+use crate::kelvin::device_limits;
 use crate::options::{BenchOptions, DeviceLimits};
 use crate::report::Report;
 use crate::runner::Progress;
@@ -36,25 +37,25 @@ const HDD_LATENCY: Duration = Duration::from_millis(8);
 const OPERATION: Duration = Duration::from_micros(15);
 /// Processor time of a megabyte written.
 const MEGABYTE: Duration = Duration::from_micros(4_500);
-const MEBIBYTE: u64 = 1 << 20;
+/// The fast disks' bytes a second, read and written: the SSD's and the NVMe's.
+const FAST_BYTES: [[u64; 2]; 2] = [[1434 << 20, 1126 << 20], [5120 << 20, 4096 << 20]];
+/// Their reads a second.
+const FAST_READS: [u64; 2] = [83_000, 98_000];
 
-fn disk(read_iops: u64, read: u64, written: u64, latency: Duration) -> Limits {
-    Limits {
-        read_iops: Some(read_iops),
-        read_bandwidth: Some(read * MEBIBYTE),
-        write_bandwidth: Some(written * MEBIBYTE),
-        latency,
-        ..Limits::default()
-    }
-}
-
-/// The machine that `run` is simulated on.
+/// The machine that `run` is simulated on. Its slow disk is the run's own.
 pub(super) fn of(run: &RunSpec) -> Machine {
-    let disks = match run.has_own_disk {
-        false => [disk(83_000, 1434, 1126, FAST_LATENCY), disk(10_000, 1000, 1000, GP3_LATENCY)],
-        true => [disk(98_000, 5120, 4096, FAST_LATENCY), disk(400, 260, 250, HDD_LATENCY)],
+    let hdd = usize::from(run.has_own_disk);
+    let [read, written] = FAST_BYTES[hdd];
+    let fast = Limits {
+        read_iops: Some(FAST_READS[hdd]),
+        read_bandwidth: Some(read),
+        write_bandwidth: Some(written),
+        latency: FAST_LATENCY,
+        ..Limits::default()
     };
-    Machine { cores: 8, operation: OPERATION, megabyte: MEGABYTE, disks }
+    let [_, slow] = device_limits(&run.options.limits);
+    let slow = Limits { latency: [GP3_LATENCY, HDD_LATENCY][hdd], ..slow.unwrap_or_default() };
+    Machine { cores: 8, operation: OPERATION, megabyte: MEGABYTE, disks: [fast, slow] }
 }
 
 /// Stores that were loaded once, by what they were loaded with.

@@ -173,11 +173,7 @@ impl Order {
         }
         self.systems.iter().try_for_each(|system| systems::check_built(*system))?;
         let choice = self.choice();
-        let shows_variants = |item: &Item| {
-            !matches!(item, Item::Scorers | Item::Uniform | Item::Figure15)
-                && !matches!(item, Item::Table3 | Item::Table4 | Item::Table5 | Item::Figure9)
-        };
-        if self.variant.suffix().is_some() && !self.items.iter().any(shows_variants) {
+        if self.variant.suffix().is_some() && !self.items.iter().any(|item| item.shows_variants()) {
             return Err(Error::invalid(
                 "--hotness, --no-retention and their kind add a row to figures and to 'reference'",
             )

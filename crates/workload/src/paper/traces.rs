@@ -19,19 +19,18 @@ use crate::options::{System, Workload};
 use crate::plot::{BarPlot, ScatterPlot};
 use crate::runner::Progress;
 use crate::trace::{
-    MalformedLines, PrepareOptions, Prepared, Synthetic, TraceFiles, prepare, write_synthetic,
+    MalformedLines, PrepareOptions, Prepared, Synthetic, TraceFiles, prepare, run_ops_for, write_synthetic,
 };
 
 /// Who stands in Figure 9: the trace is the same for all.
-pub(super) const FIGURE_9: fn(System) -> bool = |system| matches!(system, System::Kelvin);
+pub(super) const FIGURE_9: fn(&Contender) -> bool =
+    |one| one.system == System::Kelvin && one.variant.suffix().is_none();
 /// Who stands in Figure 10.
-pub(super) const FIGURE_10: fn(System) -> bool = |system| matches!(system, System::Kelvin | System::Fat);
+pub(super) const FIGURE_10: fn(&Contender) -> bool = |one| matches!(one.system, System::Kelvin | System::Fat);
 /// Who stands in Figure 11: whatever has two tiers.
-pub(super) const FIGURE_11: fn(System) -> bool = System::is_tiered;
+pub(super) const FIGURE_11: fn(&Contender) -> bool = |one| one.system.is_tiered();
 
-/// Bytes of keys and values for each operation, of the paper's run: 110 GB and 5 × 10^8.
-const BYTES_PER_OPERATION: u64 = 220;
-/// A synthetic trace has this part of them.
+/// A synthetic trace has this part of the operations that the paper runs on as much data.
 const SYNTHETIC_PART: u64 = 8;
 /// The paper's data, bytes.
 const DATA_BYTES: f64 = 110e9;
@@ -83,16 +82,14 @@ pub struct TraceRun {
     pub data_bytes: u64,
     /// Operations of the run.
     pub ops: u64,
-    /// What a synthetic trace follows from.
-    pub seed: u64,
 }
 
 impl TraceRun {
     fn of(source: &TraceSource, scale: Scale) -> Self {
         let data_bytes = scale.of(DATA_BYTES);
         let part = if matches!(source, TraceSource::File(_)) { 1 } else { SYNTHETIC_PART };
-        let ops = (data_bytes / BYTES_PER_OPERATION / part).max(1);
-        Self { source: source.clone(), data_bytes, ops, seed: 1 }
+        let ops = (run_ops_for(data_bytes) / part).max(1);
+        Self { source: source.clone(), data_bytes, ops }
     }
 
     /// What a result follows from.
@@ -124,7 +121,6 @@ impl TraceRun {
                     value_size: u32::try_from(value_size).unwrap_or(u32::MAX),
                     sunk: f64::from(*sunk) / 100.0,
                     hot: f64::from(*hot) / 100.0,
-                    seed: self.seed,
                     ..Synthetic::default()
                 };
                 write_synthetic(&path, &order, true)?;
@@ -155,7 +151,7 @@ pub(super) fn check(traces: &[TraceSource]) -> Result<()> {
 }
 
 /// The runs of every trace on the systems that `stands` is true for.
-pub(super) fn runs(choice: &Choice, stands: fn(System) -> bool) -> Vec<RunSpec> {
+pub(super) fn runs(choice: &Choice, stands: fn(&Contender) -> bool) -> Vec<RunSpec> {
     let of_trace = |source: &TraceSource| -> Vec<RunSpec> {
         let trace = TraceRun::of(source, choice.scale);
         let run = |one: &Contender| {
@@ -164,7 +160,7 @@ pub(super) fn runs(choice: &Choice, stands: fn(System) -> bool) -> Vec<RunSpec> 
             let run = run.with(|options| options.reuse = false);
             RunSpec { trace: Some(trace.clone()), ..run }
         };
-        choice.contenders.iter().filter(|one| stands(one.system)).map(run).collect()
+        choice.contenders.iter().filter(|one| stands(one)).map(run).collect()
     };
     choice.traces.iter().flat_map(of_trace).collect()
 }
@@ -280,8 +276,7 @@ pub(super) fn throughput(paper: &Paper) -> Table {
         "Operations a second of the final tenth, of every system with two tiers. The paper's HotRAP has up to twice the second best's.",
         &["trace"],
     );
-    let contenders: Vec<&Contender> =
-        paper.choice.contenders.iter().filter(|one| FIGURE_11(one.system)).collect();
+    let contenders: Vec<&Contender> = paper.choice.contenders.iter().filter(|one| FIGURE_11(one)).collect();
     table.header.extend(contenders.iter().map(|one| one.label()));
     table.header.push("kelvin: hit rate".into());
     for source in &paper.choice.traces {
@@ -297,7 +292,7 @@ pub(super) fn throughput_plots(paper: &Paper) -> Result<Plots> {
     let traces = &paper.choice.traces;
     let heights =
         |one: &Contender| traces.iter().map(|source| figure(report(paper, source, one)?, FINAL)).collect();
-    let contenders = paper.choice.contenders.iter().filter(|one| FIGURE_11(one.system));
+    let contenders = paper.choice.contenders.iter().filter(|one| FIGURE_11(one));
     let plot = BarPlot {
         y: "operations a second, final tenth".into(),
         groups: traces.iter().map(TraceSource::name).collect(),

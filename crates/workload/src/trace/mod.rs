@@ -25,7 +25,7 @@ pub use classify::{Category, Classes};
 pub use figures::TraceFigures;
 pub use files::write_synthetic;
 pub use model::{Rules, Semantics};
-pub use plan::PrepareOptions;
+pub use plan::{PrepareOptions, run_ops_for};
 pub use prepare::{Prepared, prepare};
 pub use reader::{MalformedLines, TraceFiles};
 pub use replay::{replay, replay_loaded};
