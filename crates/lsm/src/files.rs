@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use kelvin_base::sync::Mutex;
@@ -139,6 +139,10 @@ struct Leaving {
     held: BTreeMap<u64, Held>,
     /// Files whose removal is queued.
     removals: usize,
+    /// Removals that have ended.
+    removed: u64,
+    /// Somebody is to be told when none is queued any more.
+    tells: bool,
     /// A timer will raise the signal.
     wakes: bool,
 }
@@ -148,6 +152,15 @@ impl Leaving {
     fn read_until(&self, now: Duration) -> Option<Duration> {
         let until = self.held.values().map(|held| held.since + READ_MAX).filter(|until| *until > now).max();
         until.filter(|_| !seeded_bug!("room-that-reads-hold-is-not-awaited"))
+    }
+}
+
+/// Whom to tell when files are gone.
+struct Removed(OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl std::fmt::Debug for Removed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Removed").finish_non_exhaustive()
     }
 }
 
@@ -173,6 +186,7 @@ pub struct Files {
     open: Arc<Mutex<OpenTables>>,
     clock: Arc<dyn Clock>,
     leaving: Arc<Mutex<Leaving>>,
+    told: Arc<Removed>,
 }
 
 impl Files {
@@ -206,7 +220,28 @@ impl Files {
             open,
             clock: Arc::clone(&env.clock),
             leaving: Arc::default(),
+            told: Arc::new(Removed(OnceLock::new())),
         }
+    }
+
+    /// Whom [`Files::tell_when_removed`] asks to tell. To be called once.
+    pub fn on_removed(&self, tell: Box<dyn Fn() + Send + Sync>) {
+        let _once = self.told.0.set(tell);
+    }
+
+    /// How many removals have ended.
+    #[must_use]
+    pub fn removed(&self) -> u64 {
+        self.leaving.lock().removed
+    }
+
+    /// For who found no room while files were on their way out, `removed` of which had gone before: true if others have gone since, and
+    /// it is to look again; else it will be told when those that are still queued have.
+    #[must_use]
+    pub fn tell_when_removed(&self, removed: u64) -> bool {
+        let mut leaving = self.leaving.lock();
+        leaving.tells |= leaving.removals > 0;
+        leaving.removed != removed
     }
 
     /// The handle of `tier`.
@@ -356,11 +391,19 @@ impl TableOpener for Files {
         drop(leaving);
         let (handle, space, signal) = (handle.clone(), self.space.clone(), Arc::clone(&self.signal));
         let (leaving, number) = (Arc::clone(&self.leaving), meta.number);
+        let told = Arc::clone(&self.told);
         self.executor.spawn(
             Lane::Housekeeping,
             Box::new(move || {
                 remove_table(&handle, &space, number);
-                leaving.lock().removals -= 1;
+                let mut leaving = leaving.lock();
+                leaving.removals -= 1;
+                leaving.removed += 1;
+                let tells = leaving.removals == 0 && std::mem::take(&mut leaving.tells);
+                drop(leaving);
+                if let Some(told) = told.0.get().filter(|_| tells) {
+                    told();
+                }
                 signal.raise();
             }),
         );

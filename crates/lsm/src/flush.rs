@@ -168,7 +168,7 @@ impl Engine {
             for (_, file) in plan.tables() {
                 edit.add(plan.keyspace, plan.output_level, file.meta.clone());
             }
-            self.counters.work.trivial_moves.add(1);
+            self.counters.work.trivial_moves.add(plan.tables().count() as u64);
             let evicted: Vec<_> = plan.leaving().map(|(_, file)| Arc::clone(file)).collect();
             let installed = self.install(&keyspace, edit, &[], &evicted);
             if installed.is_ok() {

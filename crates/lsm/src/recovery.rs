@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use kelvin_base::events::Listener;
@@ -279,7 +279,14 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     let next_keyspace = versions.next_keyspace();
     let pick_config = pick_config(&config);
     let owner = versions.store().uuid;
-    Ok(Arc::new_cyclic(|me| {
+    Ok(Arc::new_cyclic(|me: &Weak<Engine>| {
+        let engine = me.clone();
+        files.on_removed(Box::new(move || {
+            if let Some(engine) = engine.upgrade() {
+                engine.refresh_pressure();
+                engine.schedule();
+            }
+        }));
         let hotness = Tracking::open(&config, &env, &events, &files, owner, me.clone());
         Engine {
             hotness,

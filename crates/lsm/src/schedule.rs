@@ -149,7 +149,11 @@ impl Engine {
             return false;
         }
         let versions = self.versions_now();
-        let Some(plan) = self.next_plan(&versions, &work) else { return false };
+        let removed = self.files.removed();
+        let Some(plan) = self.next_plan(&versions, &work) else {
+            drop(work);
+            return self.files.tell_when_removed(removed);
+        };
         let kind = kind_of(&plan);
         let begun = self.begin_compaction(&mut work, plan);
         let quiet = work.is_quiet();
@@ -215,7 +219,7 @@ impl Engine {
     ) -> PickInput<'a> {
         let free = |tier| self.space.available(tier, Priority::Essential).unwrap_or(u64::MAX);
         // Asked before how much is free: files that go afterwards only make room.
-        let is_quiet = !self.files.free_soon();
+        let (frees_soon, is_quiet) = (self.files.are_removed(), !self.files.free_soon());
         let debt = self.space_debt();
         let wants_room = debt.is_some_and(|debt| debt.amount > debt.slow_at);
         let is_stopped = match self.pressure.load() {
@@ -234,6 +238,7 @@ impl Engine {
             oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.publisher.visible()),
             free_bytes: [free(Tier::Fast), free(Tier::Slow)],
             kept_bytes,
+            frees_soon,
             wants_room,
             needs_room: is_stopped && is_quiet && may_go_down,
             tracker: self.hotness.is_on().then(|| &**self.hotness.tracker()),
@@ -430,7 +435,7 @@ impl Engine {
         let work = self.work.lock();
         // A flush held up by its failure counts as done with for now; one that waits for room does not.
         let flush_failed = work.held.contains(&Kind::Flush) && work.delays.contains_key(&Kind::Flush);
-        if !work.is_quiet() || self.has_sealed() && !flush_failed {
+        if !work.is_quiet() || self.files.are_removed() || self.has_sealed() && !flush_failed {
             return false;
         }
         let is_due = self.next_plan(&self.versions_now(), &work).is_some();

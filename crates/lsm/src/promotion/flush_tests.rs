@@ -473,7 +473,9 @@ fn where_all_records_are_read_alike_nothing_gives_way_to_what_is_read() {
     assert!(moved < fast_bytes / 2 && promoted < fast_bytes / 8, "{moved} {promoted} of {fast_bytes}");
     read_drawn(&world, &db, &(0..count / 50), 40_000);
     let (more, hits) = (slow_written() - before - moved, db.stats().gets_hot);
-    assert!(more > fast_bytes / 2 && hits > 10_000, "what is hot takes its place: {more}, {hits}");
+    // It is a quarter of what the levels have.
+    let takes_its_place = (fast_bytes / 5..fast_bytes).contains(&more) && hits > 30_000;
+    assert!(takes_its_place, "{more} of {fast_bytes} moved, {hits} hits");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Promise 8: with a full disk or at a capacity writes fail with `NoSpace` and do not hang, reads go on, no capacity
 //! is exceeded, and freed room resumes writing without a restart.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kelvin_base::{ErrorKind, Tier};
+use kelvin_base::{Error, ErrorKind, Tier};
 use kelvin_lsm::batch::WriteBatch;
 use kelvin_lsm::db::{Db, IterOptions, WriteOptions};
 use kelvin_lsm::options::Durability;
@@ -74,39 +75,57 @@ fn a_full_fast_capacity_without_anywhere_to_go_refuses_writes_before_it_is_excee
 /// What is written again and again has room for its newest values, but not beside the ones that an iterator reads.
 #[test]
 fn a_writer_that_lacks_the_room_an_iterator_holds_is_told_so_after_a_while_and_goes_on_once_it_is_closed() {
-    let rig = Rig::new();
-    let db = Db::open(rig.single().fast_capacity(2 << 20)).unwrap();
-    fill(&db, 'n', 1_500);
-    db.compact_range(None, None).unwrap();
-    let mut iterator = db.iter(IterOptions::default()).unwrap();
-    let error = std::thread::scope(|scope| {
+    // Background work falls behind by so many writes.
+    for (behind, stride) in [(1, 1), (100, 1), (500, 1), (2_000, 1), (1, 7), (100, 7), (500, 7), (2_000, 7)] {
+        let rig = Rig::new();
+        let db = Db::open(rig.single().fast_capacity(2 << 20)).unwrap();
+        fill(&db, 'n', 1_500);
+        db.compact_range(None, None).unwrap();
+        let mut iterator = db.iter(IterOptions::default()).unwrap();
+        let error = overwrite_until_full(&rig, &db, behind, stride);
+        assert_says(
+            &error,
+            ErrorKind::NoSpace,
+            &["fast tier", "that iterators, or a backup, hold", "close iterators"],
+        );
+        let mut count = 0;
+        iterator.seek_to_first().unwrap();
+        while iterator.valid() {
+            count += 1;
+            iterator.next().unwrap();
+        }
+        assert_eq!(count, 1_500);
+        drop(iterator);
+        write_in_time(&rig, &db);
+        assert_filled(&db, 'n', 1_500);
+    }
+}
+
+/// Puts `n0000`..`n1499` again and again, every `stride`th, until a put is refused; background work is done only when `behind`
+/// more have been put since, or none can be.
+fn overwrite_until_full(rig: &Rig, db: &Db, behind: usize, stride: usize) -> Error {
+    let put = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
         let write = || {
-            (0..100)
-                .flat_map(|_| 0..1_500)
-                .find_map(|number| db.put(&key('n', number), &value(&key('n', number))).err())
+            (0..150_000).find_map(|number| {
+                let key = key('n', number * stride % 1_500);
+                put.fetch_add(1, Ordering::SeqCst);
+                db.put(&key, &value(&key)).err()
+            })
         };
         let writer = scope.spawn(write);
+        let mut worked_at = 0;
         while !writer.is_finished() {
-            rig.clock.advance(Duration::from_secs(2));
-            rig.let_time_pass();
+            let now = put.load(Ordering::SeqCst);
+            if now >= worked_at + behind || db.stats().pressure.starts_with("stopped") {
+                worked_at = now;
+                rig.clock.advance(Duration::from_secs(2));
+                rig.let_time_pass();
+            }
+            std::thread::yield_now();
         }
         writer.join().unwrap().expect("what the iterator holds leaves no room for as much again")
-    });
-    assert_says(
-        &error,
-        ErrorKind::NoSpace,
-        &["fast tier", "that iterators, or a backup, hold", "close iterators"],
-    );
-    let mut count = 0;
-    iterator.seek_to_first().unwrap();
-    while iterator.valid() {
-        count += 1;
-        iterator.next().unwrap();
-    }
-    assert_eq!(count, 1_500);
-    drop(iterator);
-    write_in_time(&rig, &db);
-    assert_filled(&db, 'n', 1_500);
+    })
 }
 
 #[test]

@@ -154,8 +154,13 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         retain_level,
         keeps_hot,
         evicts,
-        // L0 tables are ordered by age: a merge of some must give one.
-        target_file_bytes: if choice.output_level == 0 { u64::MAX } else { table_bytes },
+        target_file_bytes: match choice.output_level {
+            // One table, so that fewer count. With one tier several, of as many bytes as count for one: a table that meets all of the
+            // level below may find no room to be merged with it, nor to be split, and no tier below takes it.
+            0 if input.config.two_tiers => u64::MAX,
+            0 => input.config.run_bytes(),
+            _ => table_bytes,
+        },
         overlap_bytes_max: table_bytes.saturating_mul(overlap_tables_max(input, &grandparents)),
         bottommost,
         grandparents,
@@ -165,7 +170,7 @@ pub(super) fn build(input: &PickInput<'_>, version: &Version, choice: Choice) ->
         inputs,
         ..Plan::new(version.keyspace, choice.reason, choice.output_level, output_tier)
     };
-    plan.trivial_move = is_trivial(input, &plan, &all, choice.level);
+    plan.trivial_move = is_trivial(input, version, &plan, &all, choice.level);
     if !plan.trivial_move {
         plan.boundaries = boundaries(&plan, input.config.parts_max[output_tier.index()], table_bytes);
         plan.space_bytes[output_tier.index()] = with_framing(&plan, plan.input_bytes, table_bytes);
@@ -192,14 +197,27 @@ fn overlap_tables_max(input: &PickInput<'_>, grandparents: &[Arc<TableFile>]) ->
     if input.config.two_tiers && on_fast { OVERLAP_TABLES_FAST_MAX } else { OVERLAP_TABLES_MAX }
 }
 
-fn is_trivial(input: &PickInput<'_>, plan: &Plan, all: &[Arc<TableFile>], level: usize) -> bool {
-    let [only] = all else { return false };
-    let grandparent_bytes: u64 = plan.grandparents.iter().map(|file| file.meta.size_bytes).sum();
-    let worth_rewriting = plan.bottommost && (only.meta.has_deletions() || mostly_expired(&only.meta, input));
-    plan.output_level > level
-        && only.meta.tier == plan.output_tier
-        && grandparent_bytes <= plan.overlap_bytes_max
-        && !worth_rewriting
+/// True if nothing need be read: each table of the one input level meets nothing where it goes, and little below that.
+fn is_trivial(
+    input: &PickInput<'_>,
+    version: &Version,
+    plan: &Plan,
+    all: &[Arc<TableFile>],
+    level: usize,
+) -> bool {
+    let is_last = |file: &TableFile| {
+        (plan.output_level + 1..LEVELS).all(|deeper| version.overlapping_table(deeper, &file.meta).is_empty())
+    };
+    let moves = |file: &Arc<TableFile>| {
+        let grandparents = plan.grandparents.iter().filter(|below| below.meta.overlaps(&file.meta));
+        let grandparent_bytes: u64 = grandparents.map(|below| below.meta.size_bytes).sum();
+        let worth_rewriting =
+            (file.meta.has_deletions() || mostly_expired(&file.meta, input)) && is_last(file);
+        file.meta.tier == plan.output_tier && grandparent_bytes <= plan.overlap_bytes_max && !worth_rewriting
+    };
+    // Tables of level 0 may overlap each other.
+    let is_run = plan.inputs.len() == 1 && (level > 0 || all.len() == 1);
+    is_run && plan.output_level > level && all.iter().all(moves)
 }
 
 /// True if most of the table's records expire and the first did so a while ago.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kelvin_base::{HotTracker, KeyRange, Tier};
 
-use super::build::{Choice, Keeps, build, hull, key_range, meeting, mostly_expired, tier_of};
+use super::build::{Choice, Keeps, build, hull, key_range, meeting, mostly_expired, tier_of, with_framing};
 use super::hot::{cool, give_up_least, has_few_runs_free, tend};
 use super::{PickInput, Plan, Reason, Targets, shares, targets};
 use crate::hotness::of_keyspace::OfKeyspace;
@@ -21,6 +21,10 @@ const URGENT: u64 = 1_000_000_000;
 /// A table of which less than one part in this many is not hot is not worth a merge that keeps the rest.
 pub const RETAIN_BENEFIT: u64 = 16;
 const LAST_FAST: usize = LEVELS_FAST - 1;
+/// A table of L0 that fits nowhere is cut into so many.
+const SPLIT_PARTS: u64 = 8;
+/// None is cut into smaller ones than this, bytes: a block of the disk.
+const SPLIT_BYTES_MIN: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
@@ -51,7 +55,9 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
         let plan = match candidate.what {
             What::LevelZero => level_zero(input, candidate, &mut accept),
             What::Level(level, reason) => {
-                one_level(input, candidate.version, (level, next_level(level)), reason, &mut accept)
+                let levels = (level, next_level(level));
+                let plan = one_level(input, candidate.version, levels, reason, &mut accept);
+                plan.map(|plan| with_following(input, candidate, plan, &mut accept))
             }
             What::HotRuns => tend(input, candidate.version, &mut accept),
             What::Cool => cool(input, candidate.version, &mut accept),
@@ -62,7 +68,8 @@ pub(super) fn choose(input: &PickInput<'_>) -> Option<Plan> {
         }
     }
     let is_short = short_of_room && input.running.writing_slow() == 0;
-    if (is_short || input.wants_room) && input.config.two_tiers {
+    // What is about to go makes room without anything being moved.
+    if (is_short || input.wants_room) && !input.frees_soon && input.config.two_tiers {
         return make_room(input);
     }
     None
@@ -99,11 +106,13 @@ fn candidates<'a>(input: &PickInput<'a>) -> Vec<Candidate<'a>> {
         }
         for level in (1..LEVELS - 1).filter(|level| !is_hot_run(*level)) {
             let governed_by_share = input.config.two_tiers && level == LAST_FAST;
-            let leaving = input.running.leaving_bytes(version.keyspace, level);
-            let bytes = version.levels[level].size_bytes().saturating_sub(leaving);
             let target_bytes = targets.bytes[level];
-            if !governed_by_share && bytes > target_bytes {
-                add(score(bytes, target_bytes), What::Level(level, Reason::Size));
+            let over_bytes = over_target(input, version, level, target_bytes);
+            if !governed_by_share && over_bytes > 0 {
+                add(
+                    score(target_bytes.saturating_add(over_bytes), target_bytes),
+                    What::Level(level, Reason::Size),
+                );
             }
         }
         if input.config.two_tiers {
@@ -186,7 +195,7 @@ fn level_zero(
         }
         count /= 2;
     }
-    within_level_zero(input, version, accept)
+    within_level_zero(input, version, accept).or_else(|| split_level_zero(input, version, accept))
 }
 
 /// Of L0 `tables` (newest first) closed under "older and overlapping": the part that hangs together with the oldest one. The
@@ -222,7 +231,9 @@ fn within_level_zero(
         .iter()
         .take_while(|file| {
             bytes += file.meta.size_bytes;
-            !file.is_being_compacted() && bytes <= input.config.plan_bytes_max
+            // What was merged is not merged again with one tier, where it is cut.
+            let is_merged = !input.config.two_tiers && file.meta.size_bytes >= input.config.run_bytes();
+            !file.is_being_compacted() && !is_merged && bytes <= input.config.plan_bytes_max
         })
         .map(Arc::clone)
         .collect();
@@ -237,6 +248,29 @@ fn within_level_zero(
         keeps: Keeps::Nothing,
     };
     build(input, version, choice).filter(|plan| accept(plan))
+}
+
+/// Where no merge of L0 into the level below fits, though nothing else runs, and no tier below can take anything: the oldest table
+/// cut into narrow ones, each of which meets a part of that level only. What that sets free makes room for the next.
+fn split_level_zero(
+    input: &PickInput<'_>,
+    version: &Version,
+    accept: &mut dyn FnMut(&Plan) -> bool,
+) -> Option<Plan> {
+    let is_last_resort = !input.config.two_tiers && input.running.is_empty() && input.kept_bytes == 0;
+    let oldest = version.levels[0].tables.last().filter(|_| is_last_resort)?;
+    let choice = Choice {
+        reason: Reason::WithinLevelZero,
+        level: 0,
+        tables: vec![Arc::clone(oldest)],
+        output_level: 0,
+        keeps: Keeps::Nothing,
+    };
+    let mut plan = build(input, version, choice)?;
+    plan.target_file_bytes = plan.input_bytes / SPLIT_PARTS;
+    plan.space_bytes[Tier::Fast.index()] =
+        with_framing(&plan, plan.input_bytes, plan.target_file_bytes.max(1));
+    Some(plan).filter(|plan| plan.target_file_bytes >= SPLIT_BYTES_MIN && accept(plan))
 }
 
 /// Tables that could go down together, and what of them may stay.
@@ -341,6 +375,44 @@ fn one_level(
     let plan = first(&|one| (may_leave || one.keeps == Keeps::Hot).then_some(one.keeps));
     let may_evict = may_leave && input.running.writing_slow() == 0 && version.hot_level_bytes() == 0;
     plan.or_else(|| first(&|one| (may_evict && one.keeps != Keeps::Nothing).then_some(Keeps::Nothing)))
+}
+
+/// `plan`; if it moves a table, with those that follow it and can move, too, as far as the level is over its target: each edit of
+/// the manifest is synced, and a level that owes hundreds of small tables would owe as many syncs.
+fn with_following(
+    input: &PickInput<'_>,
+    candidate: &Candidate<'_>,
+    plan: Plan,
+    accept: &mut dyn FnMut(&Plan) -> bool,
+) -> Plan {
+    let Some((level, first)) = plan.tables().next().filter(|_| plan.trivial_move) else { return plan };
+    let version = candidate.version;
+    let over_bytes = over_target(input, version, level, candidate.targets.bytes[level]);
+    let files = &version.levels[level].tables;
+    let Some(at) = files.iter().position(|file| file.meta.number == first.meta.number) else { return plan };
+    let mut bytes = 0;
+    let is_due = |file: &&Arc<TableFile>| {
+        let is_due = bytes < over_bytes && !file.is_being_compacted();
+        bytes += file.meta.size_bytes;
+        is_due
+    };
+    let mut run: Vec<_> = files[at..].iter().take_while(is_due).map(Arc::clone).collect();
+    while run.len() > 1 {
+        let (reason, output_level, keeps) = (plan.reason, plan.output_level, Keeps::Nothing);
+        let choice = Choice { reason, level, tables: run.clone(), output_level, keeps };
+        let moved = build(input, version, choice).filter(|plan| plan.trivial_move && accept(plan));
+        if let Some(moved) = moved {
+            return moved;
+        }
+        run.truncate(run.len() / 2);
+    }
+    plan
+}
+
+/// Bytes of `level` beyond `target_bytes`, what is on its way down not counted.
+fn over_target(input: &PickInput<'_>, version: &Version, level: usize, target_bytes: u64) -> u64 {
+    let leaving = input.running.leaving_bytes(version.keyspace, level);
+    version.levels[level].size_bytes().saturating_sub(leaving).saturating_sub(target_bytes)
 }
 
 fn is_dense(file: &TableFile) -> bool {

@@ -95,6 +95,8 @@ pub struct PickInput<'a> {
     pub free_bytes: [u64; 2],
     /// The part of that on the fast tier that is kept for flushes: only what makes room there may use it.
     pub kept_bytes: u64,
+    /// Files are about to go from the disks, whose bytes are not free yet.
+    pub frees_soon: bool,
     /// Writers wait for room on the fast tier, or soon will.
     pub wants_room: bool,
     /// They do not only want it: nobody writes before there is some.
@@ -258,7 +260,12 @@ impl PickConfig {
             count += 1;
             bytes += file.meta.size_bytes;
         }
-        count.max(bytes / self.memtable_bytes.saturating_mul(2).max(1))
+        count.max(bytes / self.run_bytes())
+    }
+
+    /// Bytes of L0 tables that count for a run.
+    fn run_bytes(&self) -> u64 {
+        self.memtable_bytes.saturating_mul(2).max(1)
     }
 }
 
