@@ -13,6 +13,8 @@ use kelvin::{
 };
 use kelvin_base::{Clock, ManualClock, ManualExecutor};
 
+use kelvin_lsm::stats::BoundaryStats;
+
 use crate::ops::{Generator, KEYSPACES, Move, Op, OpWrite};
 use crate::oracle::{Oracle, Write};
 
@@ -134,6 +136,18 @@ pub struct Moved {
 }
 
 impl Moved {
+    /// What a store has counted.
+    #[must_use]
+    pub const fn of(boundary: &BoundaryStats) -> Self {
+        Self {
+            flushed_bytes: boundary.flushed_bytes,
+            promoted_bytes: boundary.promoted_bytes,
+            retained_bytes: boundary.retained_bytes,
+            lifted_bytes: boundary.lifted_bytes,
+            damaged_tables: boundary.damaged_tables,
+        }
+    }
+
     /// Adds `other`.
     pub const fn add(&mut self, other: Self) {
         self.flushed_bytes += other.flushed_bytes;
@@ -199,15 +213,9 @@ impl<'a> Run<'a> {
 
     /// Adds what the open store has moved so far.
     fn count(&mut self) {
-        let Some(db) = &self.db else { return };
-        let boundary = db.stats().boundary;
-        self.moved.add(Moved {
-            flushed_bytes: boundary.flushed_bytes,
-            promoted_bytes: boundary.promoted_bytes,
-            retained_bytes: boundary.retained_bytes,
-            lifted_bytes: boundary.lifted_bytes,
-            damaged_tables: boundary.damaged_tables,
-        });
+        if let Some(db) = &self.db {
+            self.moved.add(Moved::of(&db.stats().boundary));
+        }
     }
 
     fn db(&self) -> Check<&Db> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kelvin::{CompressionChoice, Durability, Env, HotParts, Hotness, Options, Profile};
+use kelvin::{CompressionChoice, Db, Durability, Env, HotParts, Hotness, Options, Profile};
 use kelvin_base::{Clock, Executor, ManualClock, ManualExecutor, ThreadPool};
 use kelvin_storage::Storage;
 use kelvin_storage::memory::MemoryStorage;
@@ -226,6 +226,28 @@ pub fn run_bytes(
     run_all(configuration, Generator::of_bytes(bytes.to_vec(), keys), 0, count)
 }
 
+/// Threads for background work.
+fn threads() -> Result<Arc<dyn Executor>, String> {
+    let pool = ThreadPool::new(1, 2, 2).map_err(|error| format!("starting threads: {error}"))?;
+    Ok(Arc::new(pool))
+}
+
+/// Memory devices.
+fn devices() -> [Arc<dyn Storage>; 2] {
+    [Arc::new(MemoryStorage::new()), Arc::new(MemoryStorage::new())]
+}
+
+/// An empty store under `configuration`, which has threads, on memory devices.
+///
+/// # Errors
+/// What keeps it from being opened.
+pub fn open(configuration: &Configuration, seed: u64) -> Result<Db, String> {
+    let [fast, slow] = devices();
+    let env = Env { fast, slow, clock: Arc::new(ManualClock::new(1_000_000)), executor: threads()?, seed };
+    let options = base(configuration, Path::new(FAST), Path::new(SLOW)).env(env);
+    Db::open(options).map_err(|error| format!("open failed: {error}"))
+}
+
 fn run_all(
     configuration: &Configuration,
     generator: Generator,
@@ -236,11 +258,9 @@ fn run_all(
     let manual = (!configuration.threads).then(|| Arc::new(ManualExecutor::new()));
     let executor: Arc<dyn Executor> = match &manual {
         Some(manual) => Arc::clone(manual) as _,
-        None => Arc::new(
-            ThreadPool::new(1, 2, 2).map_err(|error| Mismatch(format!("starting threads: {error}")))?,
-        ),
+        None => threads().map_err(Mismatch)?,
     };
-    let devices: [Arc<dyn Storage>; 2] = [Arc::new(MemoryStorage::new()), Arc::new(MemoryStorage::new())];
+    let devices = devices();
     let [fast, slow] = devices.clone();
     let env = Env { fast, slow, clock: Arc::clone(&clock) as Arc<dyn Clock>, executor, seed };
     let harm = Harm::new(Arc::clone(&devices[0]), FAST, |fast| {
