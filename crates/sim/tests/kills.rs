@@ -1,0 +1,28 @@
+//! A process that writes is killed at any moment, and what it acknowledged is there.
+
+use std::path::Path;
+
+use kelvin_sim::kills::{Killer, Place, Tally};
+
+#[test]
+fn what_was_acknowledged_outlives_the_process() {
+    let temporary = std::env::temp_dir().join(format!("kelvin-kills-test-{}", std::process::id()));
+    let mut all = Tally::default();
+    for variant in 0..4 {
+        let name = format!("store-{variant}");
+        let place = Place {
+            fast: temporary.join("fast").join(&name),
+            slow: temporary.join("slow").join(&name),
+            variant,
+        };
+        let mut killer = Killer::new(Path::new(env!("CARGO_BIN_EXE_kills")), place.clone(), 1);
+        for _ in 0..6 {
+            if let Err(what) = killer.kill() {
+                panic!("{what}");
+            }
+        }
+        all.add(killer.tally);
+        place.remove();
+    }
+    assert!(all.kills == 24 && all.acknowledged > 1_000, "{all:?}");
+}
