@@ -1,7 +1,7 @@
 //! The seeded bugs: where each stands in the code says its `seeded_bug!`; here stands the hazard it is a case of, and the test that
 //! was written for that hazard. Run by `mod.rs` beside.
 
-use super::Suite::{self, Crash, Faults, Lsm, Ralt, Trust};
+use super::Suite::{self, Crash, Faults, Kills, Linear, Lsm, Ralt, Trust};
 
 /// A deliberate defect.
 pub(super) struct Bug {
@@ -28,6 +28,8 @@ const LOST: &str = "a record lost between the tiers (H11)";
 const EXPIRY: &str = "expired records";
 const TRACKER: &str = "a tracker's files that are not ours";
 const ADVISORY: &str = "copies are advisory";
+const ACKNOWLEDGED: &str = "acknowledged at a level it has not reached";
+const ATOMIC: &str = "compare-and-set beside other writers";
 const LIMITS: &str = "memory and capacity are limits";
 
 /// All of them, by hazard.
@@ -399,6 +401,13 @@ pub(super) const BUGS: &[Bug] = &[
         Lsm,
         "promotion::storm_tests::with_the_fast_tier_full_nothing_is_promoted_and_the_capacity_holds",
     ),
+    bug(
+        "acknowledged-before-it-is-written",
+        ACKNOWLEDGED,
+        Kills,
+        "what_was_acknowledged_outlives_the_process",
+    ),
+    bug("conflicts-are-passed-over", ATOMIC, Linear, "concurrent_calls_take_effect_one_after_the_other"),
     bug(
         "foreign-tracker-is-believed",
         TRACKER,

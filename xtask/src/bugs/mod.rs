@@ -33,6 +33,10 @@ pub(crate) enum Suite {
     Crash,
     /// Each I/O fails.
     Faults,
+    /// Real kills of a process.
+    Kills,
+    /// Concurrent histories.
+    Linear,
     /// Random operations against the model.
     Model,
 }
@@ -46,6 +50,8 @@ impl Suite {
             Self::Ralt => ("kelvin-ralt", "kelvin_ralt"),
             Self::Crash => ("kelvin-sim", "crash"),
             Self::Faults => ("kelvin-sim", "faults"),
+            Self::Kills => ("kelvin-sim", "kills"),
+            Self::Linear => ("kelvin-sim", "linear"),
             Self::Model => ("kelvin-sim", "model"),
         }
     }

@@ -65,6 +65,7 @@ impl Log {
     pub fn make_durable(&mut self, durability: Durability, engine: &Engine) -> Result<()> {
         match durability {
             Durability::Memory => Ok(()),
+            Durability::Os if seeded_bug!("acknowledged-before-it-is-written") => Ok(()),
             Durability::Os => self.flush(engine),
             Durability::Sync => self.sync(engine),
         }
