@@ -10,7 +10,14 @@ impl Args {
     /// # Errors
     /// If they are no pairs.
     pub fn parse() -> Result<Self, String> {
-        let all: Vec<String> = std::env::args().skip(1).collect();
+        Self::of(&std::env::args().skip(1).collect::<Vec<_>>())
+    }
+
+    /// Those of `all`.
+    ///
+    /// # Errors
+    /// If they are no pairs.
+    pub fn of(all: &[String]) -> Result<Self, String> {
         let pairs = all.chunks(2).map(|pair| match pair {
             [name, value] if name.starts_with("--") => Ok((name.clone(), value.clone())),
             _ => Err(format!("{pair:?} is no \"--name value\"")),

@@ -135,6 +135,17 @@ pub struct Moved {
     pub damaged_tables: u64,
 }
 
+impl std::fmt::Display for Moved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { flushed_bytes, promoted_bytes, retained_bytes, lifted_bytes, damaged_tables } = self;
+        write!(
+            f,
+            "bytes promoted by flush {flushed_bytes}, by compaction {promoted_bytes}, retained {retained_bytes}, handed up {lifted_bytes}"
+        )?;
+        if *damaged_tables > 0 { write!(f, "; tables of copies given up {damaged_tables}") } else { Ok(()) }
+    }
+}
+
 impl Moved {
     /// What a store has counted.
     #[must_use]

@@ -1,7 +1,5 @@
 //! A process that writes is killed at any moment, and what it acknowledged is there.
 
-use std::path::Path;
-
 use kelvin_sim::kills::{Killer, Place, Tally};
 
 #[test]
@@ -15,7 +13,7 @@ fn what_was_acknowledged_outlives_the_process() {
             slow: temporary.join("slow").join(&name),
             variant,
         };
-        let mut killer = Killer::new(Path::new(env!("CARGO_BIN_EXE_kills")), place.clone(), 1);
+        let mut killer = Killer::new(&[env!("CARGO_BIN_EXE_killed").into()], place.clone(), 1);
         for _ in 0..6 {
             if let Err(what) = killer.kill() {
                 panic!("{what}");
@@ -24,5 +22,5 @@ fn what_was_acknowledged_outlives_the_process() {
         all.add(killer.tally);
         place.remove();
     }
-    assert!(all.kills == 24 && all.acknowledged > 1_000, "{all:?}");
+    assert!(all.kills == 24 && all.acknowledged > 1_000 && all.copies > 0, "{all:?}");
 }

@@ -13,6 +13,7 @@ pub mod sim;
 pub mod store;
 pub mod trace;
 pub mod values;
+pub mod verify;
 
 use clap::{Parser, Subcommand};
 
@@ -79,6 +80,8 @@ pub enum Command {
     Bench(Box<bench::Bench>),
     /// Measure a system in simulated time, on disks that need not be there
     Sim(Box<sim::Sim>),
+    /// Put the promises to the test: crashes, kills, failing disks, concurrent clients
+    Verify(verify::Verify),
     /// Show two tiers at work: no argument needed
     Demo(bench::Demo),
     /// Print a completion script for a shell
@@ -100,6 +103,7 @@ impl Command {
             Self::Explain(args) => args.output.json,
             Self::Check(args) => args.output.json,
             Self::Checkpoint(args) => args.output.json,
+            Self::Verify(args) => args.output.json,
             Self::Demo(args) => args.output.json,
             Self::Bench(_) | Self::Sim(_) | Self::Completions(_) => false,
         }

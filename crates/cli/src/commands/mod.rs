@@ -18,6 +18,7 @@ mod scan;
 mod sim;
 mod stats;
 mod trace;
+mod verify;
 
 use crate::args::Command;
 use crate::exit::Outcome;
@@ -41,6 +42,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Demo(args) => crate::demo::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{kelvin, stdout};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "get",
     "put",
     "delete",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 15] = [
     "checkpoint",
     "bench",
     "sim",
+    "verify",
     "demo",
     "completions",
 ];

@@ -25,3 +25,5 @@ mod records;
 #[cfg(test)]
 mod trace;
 mod transfer;
+#[cfg(test)]
+mod verify;

@@ -26,16 +26,21 @@ pub fn run(args: &Args) -> Check {
     let db = Db::open(place.options()).map_err(|error| format!("opening: {error}"))?;
     say(&out, Said::Opened)?;
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                let (db, out) = (&db, &out);
-                scope.spawn(move || write(db, out, (seed, life), writer))
-            })
-            .collect();
-        let mover = scope.spawn(|| move_about(&db));
-        let ends = writers.into_iter().chain([mover]).map(|one| one.join());
-        ends.map(|end| end.unwrap_or_else(|_| Err("a thread panicked".to_owned()))).collect()
-    })
+        for writer in 0..WRITERS {
+            let (db, out) = (&db, &out);
+            scope.spawn(move || ends_all(write(db, out, (seed, life), writer)));
+        }
+        scope.spawn(|| ends_all(move_about(&db)));
+    });
+    Ok(())
+}
+
+/// Who fails ends the process, and so tells the one that watches it.
+fn ends_all(outcome: Check) {
+    if let Err(what) = outcome {
+        eprintln!("{what}");
+        std::process::abort();
+    }
 }
 
 /// One call of the operating system: whole or not at all.

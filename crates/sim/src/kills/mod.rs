@@ -12,17 +12,18 @@
 pub mod child;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use kelvin::{Db, Durability, HotParts, Hotness, IterOptions, Options, WriteBatch};
-use kelvin_base::{Clock, SystemClock};
+use kelvin_base::{Clock, SystemClock, Tier};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::model::{Check, Moved};
+use crate::model::Check;
 
 /// Threads that write.
 pub const WRITERS: u8 = 3;
@@ -35,8 +36,11 @@ const OPENING_US: u64 = 8_000;
 /// Bytes of a value, at most.
 const VALUE_MAX: u64 = 700;
 
+/// A name, whether there is a slow tier, and changes of the options.
+type Variant = (&'static str, bool, fn(Options) -> Options);
+
 /// Options of stores that are killed. Each has promotions, retention or merges as often as may be.
-const VARIANTS: [(&str, bool, fn(Options) -> Options); 4] = [
+const VARIANTS: [Variant; 4] = [
     ("one tier", false, |options| options),
     ("two tiers, all promoted", true, |options| {
         options.advanced(|a| {
@@ -250,8 +254,22 @@ pub struct Tally {
     pub lost: u64,
     /// Writes that were there though nobody had heard so yet.
     pub unheard: u64,
-    /// What moved between the tiers, as far as the opened stores tell.
-    pub moved: Moved,
+    /// Records that were found on the slow tier, each time.
+    pub on_slow: u64,
+    /// Records that were found in the hot level, each time.
+    pub copies: u64,
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kills: _, while_opening, acknowledged, lost, unheard, on_slow, copies } = self;
+        write!(
+            f,
+            "{while_opening} before the store was open; {acknowledged} writes acknowledged, {lost} of them in memory only and gone, \
+             {unheard} there before anybody heard; after each kill \
+             together {on_slow} records on the slow tier, {copies} in the hot level"
+        )
+    }
 }
 
 impl Tally {
@@ -262,7 +280,8 @@ impl Tally {
         self.acknowledged += other.acknowledged;
         self.lost += other.lost;
         self.unheard += other.unheard;
-        self.moved.add(other.moved);
+        self.on_slow += other.on_slow;
+        self.copies += other.copies;
     }
 }
 
@@ -282,7 +301,7 @@ struct Heard {
 
 /// A store that is killed again and again.
 pub struct Killer {
-    program: PathBuf,
+    command: Vec<OsString>,
     place: Place,
     seed: u64,
     life: u64,
@@ -293,11 +312,11 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// A new store at `place`; `program` is the one that runs [`child::run`] when it is given the arguments of [`Place`].
+    /// A new store at `place`; `command` is the program, and what comes before the arguments of [`child::run`].
     #[must_use]
-    pub fn new(program: &Path, place: Place, seed: u64) -> Self {
+    pub fn new(command: &[OsString], place: Place, seed: u64) -> Self {
         Self {
-            program: program.to_path_buf(),
+            command: command.to_vec(),
             place,
             seed,
             life: 0,
@@ -336,13 +355,13 @@ impl Killer {
             SystemClock::new().sleep(Duration::from_micros(self.random.random_range(0..OPENING_US)));
         }
         while until.is_some_and(|until| acknowledged <= until) {
-            let Some(said) = next(&mut pipe)? else { break };
+            let Some(said) = next(&mut pipe)? else {
+                let status =
+                    child.wait().map_err(|error| format!("the child cannot be waited for: {error}"))?;
+                return Err(format!("the child ended by itself with {status}"));
+            };
             acknowledged += u64::from(matches!(said, Said::Acknowledged(..)));
             heard.push(said);
-        }
-        let early = child.try_wait().map_err(|error| format!("the child cannot be asked: {error}"))?;
-        if let Some(status) = early {
-            return Err(format!("the child ended by itself with {status}"));
         }
         child.kill().map_err(|error| format!("the child cannot be killed: {error}"))?;
         child.wait().map_err(|error| format!("the child cannot be waited for: {error}"))?;
@@ -356,7 +375,9 @@ impl Killer {
 
     fn start(&self) -> std::io::Result<Child> {
         let number = |number: u64| number.to_string();
-        Command::new(&self.program)
+        let (program, first) = self.command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
+        Command::new(program)
+            .args(first)
             .arg("--fast")
             .arg(&self.place.fast)
             .arg("--slow")
@@ -384,15 +405,17 @@ impl Killer {
         }
         let db =
             Db::open(self.place.options()).map_err(|error| format!("opening after the kill: {error}"))?;
-        let audit = db.audit().map_err(|error| format!("the audit: {error}"))?;
-        drop(audit);
+        db.audit().map_err(|error| format!("the audit: {error}"))?;
         let found: Vec<u64> = (0..WRITERS).map(|writer| progress(&db, writer)).collect::<Check<_>>()?;
         for writer in 0..WRITERS {
             let at = usize::from(writer);
             self.compare_writer(&db, writer, found[at], &heard[at])?;
         }
         check_prefix(&found, &heard)?;
-        self.tally.moved.add(Moved::of(&db.stats().boundary));
+        for level in db.levels() {
+            self.tally.on_slow += if level.tier == Tier::Slow { level.entries } else { 0 };
+            self.tally.copies += level.copies;
+        }
         db.close().map_err(|error| format!("closing: {error}"))
     }
 

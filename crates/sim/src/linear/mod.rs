@@ -98,7 +98,7 @@ impl Events {
         let mut order: Vec<usize> = (0..2 * ops.len()).collect();
         let moment = |event: &usize| {
             let op = &ops[event / 2];
-            if event % 2 == 0 { op.begun } else { op.ended }
+            if event.is_multiple_of(2) { op.begun } else { op.ended }
         };
         order.sort_by_key(moment);
         let head = order.len();
@@ -150,7 +150,7 @@ pub fn check(ops: &[Op]) -> Result<(), Stuck> {
     let mut event = events.first();
     while events.first() != head {
         let call = event / 2;
-        if event % 2 == 0 {
+        if event.is_multiple_of(2) {
             let after = ops[call].call.after(value);
             done.flip(call);
             match after.filter(|after| tried.insert((done.clone(), *after))) {

@@ -1,0 +1,46 @@
+//! `verify`: the promises, put to the test.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::store::OutputArgs;
+
+/// `verify`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sizes: small takes a minute or two, night some hours, release is what is published with a release
+(docs/reliability.md). A number is of what the suite counts, and wants one suite: see --list.
+
+A suite that finds a broken promise prints it with the command that shows it again, and the exit
+code is 3. The stores it was found in stay where they are if they lie in files.
+
+Examples:
+  kelvin verify                                    every suite, small
+  kelvin verify kills --budget 1000 --fast /nvme/v --slow /hdd/v
+  kelvin verify linear --budget 1 --seed 77")]
+pub struct Verify {
+    /// Suites [default: all]
+    #[arg(value_name = "SUITE")]
+    pub suites: Vec<String>,
+    /// How much: small, night, release, or a number
+    #[arg(long, value_name = "SIZE", default_value = "small")]
+    pub budget: String,
+    /// Seed of what is run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Directory on the fast disk for suites on real files [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub fast: Option<PathBuf>,
+    /// Directory on the slow disk for them [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub slow: Option<PathBuf>,
+    /// Say what suites there are and how much each size is, and end
+    #[arg(long)]
+    pub list: bool,
+    /// The arguments of the process that is killed.
+    #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true)]
+    pub killed: Vec<String>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}

@@ -1,0 +1,150 @@
+//! `kelvin verify`: runs the suites of the promises.
+//!
+//! The suites are the crate `kelvin-sim`'s; here are sizes, places and what is printed. Tests: `crates/cli/tests/cli/verify.rs`.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use kelvin::{Clock, Error, SystemClock};
+use kelvin_sim::args::Args;
+use kelvin_sim::kills::child;
+use kelvin_sim::verify::{Broken, Done, Order, SUITES, Suite, suite};
+use serde_json::{Value, json};
+
+use crate::args::verify::Verify;
+use crate::exit::{Exit, Outcome};
+use crate::output::{Paint, grouped, lines, print, print_json, table};
+use crate::progress;
+
+/// Names of sizes, in the order of [`Suite::sizes`].
+const SIZES: [&str; 3] = ["small", "night", "release"];
+
+/// Runs what is asked for; code 3 at the first broken promise.
+///
+/// # Errors
+/// `InvalidArgument` for suites and sizes that there are not; the output's.
+pub fn run(args: &Verify) -> Outcome {
+    if !args.killed.is_empty() {
+        child::run(&Args::of(&args.killed).map_err(Error::invalid)?).map_err(Error::invalid)?;
+        return Ok(Exit::Ok);
+    }
+    let chosen = chosen(&args.suites)?;
+    if args.list {
+        print(&list(&chosen))?;
+        return Ok(Exit::Ok);
+    }
+    let budgets =
+        chosen.iter().map(|suite| budget(args, suite, chosen.len())).collect::<Result<Vec<_>, _>>()?;
+    let files = tempfile::Builder::new().prefix("kelvin-verify-").tempdir();
+    let files = files.map_err(|error| Error::io("make a directory", &std::env::temp_dir(), error))?;
+    let program = std::env::current_exe()
+        .map_err(|error| Error::io("find this program", Path::new("kelvin"), error))?;
+    let killed: Vec<OsString> = vec![program.into(), "verify".into(), "--killed".into()];
+    let dir = |given: &Option<_>, name: &str| given.clone().unwrap_or_else(|| files.path().join(name));
+    let dirs = [dir(&args.fast, "fast"), dir(&args.slow, "slow")];
+    let mut told = Vec::new();
+    for (suite, budget) in chosen.into_iter().zip(budgets) {
+        let bar = progress::bar(Some(budget), suite.unit, args.output.json);
+        bar.set_message(suite.name);
+        let progress = |done| bar.set_position(done);
+        let start = SystemClock::new();
+        let begun = start.now();
+        let order =
+            Order { budget, seed: args.seed, dirs: dirs.clone(), killed: &killed, progress: &progress };
+        let outcome = (suite.run)(&order);
+        let seconds = (start.now() - begun).as_secs_f64();
+        bar.finish_and_clear();
+        if !args.output.json {
+            print(&as_text(suite, &outcome, seconds))?;
+        }
+        told.push(as_json(suite, &outcome, seconds));
+        if outcome.is_err() {
+            // What it was found in is wanted.
+            let _kept = files.keep();
+            break_off(args, &told)?;
+            return Ok(Exit::Corruption);
+        }
+    }
+    break_off(args, &told)?;
+    Ok(Exit::Ok)
+}
+
+fn break_off(args: &Verify, told: &[Value]) -> std::io::Result<()> {
+    if args.output.json { print_json(&json!({ "suites": told })) } else { Ok(()) }
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Error> {
+    if names.is_empty() {
+        return Ok(SUITES.iter().collect());
+    }
+    let there_are = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
+    let find = |name: &String| {
+        suite(name).ok_or_else(|| {
+            Error::invalid(format!("there is no suite {name:?}")).advice(format!("there are {}", there_are()))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// What `suite` is to run.
+fn budget(args: &Verify, suite: &Suite, suites: usize) -> Result<u64, Error> {
+    if let Some(size) = SIZES.iter().position(|name| *name == args.budget) {
+        return Ok(suite.sizes[size]);
+    }
+    let number = args.budget.replace(['_', ','], "").parse().ok().filter(|number| *number > 0);
+    let number = number.ok_or_else(|| {
+        Error::invalid(format!("{:?} is no size", args.budget)).advice(format!(
+            "give {}, or a number of {}",
+            SIZES.join(", "),
+            suite.unit
+        ))
+    })?;
+    if suites > 1 {
+        let advice = "name the suite whose size it is: each counts something else";
+        return Err(Error::invalid(format!("{number} is a size for one suite")).advice(advice));
+    }
+    Ok(number)
+}
+
+fn list(suites: &[&Suite]) -> String {
+    let mut rows = table(&["suite", "counts", SIZES[0], SIZES[1], SIZES[2], "shows that"], &SIZES);
+    for suite in suites {
+        let sizes = suite.sizes.map(grouped);
+        let [small, night, release] = &sizes;
+        rows.add_row([suite.name, suite.unit, small, night, release, suite.about]);
+    }
+    lines(&rows, Paint::for_stdout())
+}
+
+fn as_text(suite: &Suite, outcome: &Result<Done, Broken>, seconds: f64) -> String {
+    let paint = Paint::for_stdout();
+    match outcome {
+        Ok(Done { count, met }) => format!(
+            "{} {}: {}\n  {} {} in {seconds:.0} s; {met}",
+            paint.green("holds "),
+            suite.name,
+            suite.about,
+            grouped(*count),
+            suite.unit
+        ),
+        Err(Broken { what, again }) => {
+            format!("{} {}: {what}\n  again: kelvin verify {again}", paint.red("BROKEN"), suite.name)
+        }
+    }
+}
+
+fn as_json(suite: &Suite, outcome: &Result<Done, Broken>, seconds: f64) -> Value {
+    let mut told =
+        json!({ "suite": suite.name, "counts": suite.unit, "seconds": seconds, "holds": outcome.is_ok() });
+    match outcome {
+        Ok(Done { count, met }) => {
+            told["count"] = json!(count);
+            told["met"] = json!(met);
+        }
+        Err(Broken { what, again }) => {
+            told["broken"] = json!(what);
+            told["again"] = json!(format!("kelvin verify {again}"));
+        }
+    }
+    told
+}

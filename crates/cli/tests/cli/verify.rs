@@ -1,0 +1,36 @@
+//! `kelvin verify`: what it runs, prints and refuses. What the suites find is shown by their own tests.
+
+use crate::common::{Place, failure, kelvin, stdout};
+
+#[test]
+fn each_suite_runs_at_the_size_that_is_asked_for() {
+    let place = Place::new();
+    for (suite, budget, least) in
+        [("model", "5000", 5_000), ("faults", "40", 40), ("linear", "2", 2), ("kills", "3", 3)]
+    {
+        let mut command = kelvin();
+        command.args(["verify", suite, "--budget", budget, "--json", "--fast"]).arg(place.path("fast"));
+        command.arg("--slow").arg(place.path("slow"));
+        let told: serde_json::Value = serde_json::from_str(&stdout(&mut command)).unwrap();
+        let told = &told["suites"][0];
+        assert!(told["holds"] == true && told["suite"] == suite, "{told}");
+        assert!(told["count"].as_u64().unwrap() >= least, "{told}");
+    }
+    let text = stdout(kelvin().args(["verify", "linear", "--budget", "1"]));
+    assert!(text.contains("holds") && text.contains("1 histories in"), "{text}");
+    let list = stdout(kelvin().args(["verify", "--list"]));
+    assert!(["model", "crash", "faults", "linear", "kills"].iter().all(|name| list.contains(name)), "{list}");
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for (args, word) in [
+        (&["everything"][..], "there are model, crash"),
+        (&["--budget", "5"], "name the suite"),
+        (&["model", "--budget", "much"], "small, night, release, or a number of operations"),
+        (&["model", "--budget", "0"], "is no size"),
+    ] {
+        let (code, told) = failure(kelvin().arg("verify").args(args));
+        assert!(code == 2 && told.contains(word), "{code} {told}");
+    }
+}

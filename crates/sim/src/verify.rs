@@ -1,0 +1,238 @@
+//! The suites of the promises by name, each at any size: what `kelvin verify` runs.
+//!
+//! A size is a number of what the suite counts. Whatever a suite finds comes with the command that shows it again.
+//! Tests: `crates/cli/tests/cli/verify.rs`, and those of each suite.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::crash::scenarios::{long, sequences};
+use crate::crash::{self, sampling};
+use crate::faults::{Failure, Victim, every_io_fails, scripts};
+use crate::kills::{self, Killer, Place};
+use crate::linear::history;
+use crate::model::Moved;
+use crate::settings::{self, Configuration};
+
+/// What is to be run.
+pub struct Order<'a> {
+    /// How much.
+    pub budget: u64,
+    /// The first seed.
+    pub seed: u64,
+    /// Where stores on real files lie: on the fast disk and on the slow one.
+    pub dirs: [PathBuf; 2],
+    /// The command line of the program that is killed ([`kills::child`]).
+    pub killed: &'a [OsString],
+    /// Told of each step: what has been done so far.
+    pub progress: &'a (dyn Fn(u64) + Sync),
+}
+
+/// A suite that found nothing wrong.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// How much was run.
+    pub count: u64,
+    /// What was met meanwhile.
+    pub met: String,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Which, where and how.
+    pub what: String,
+    /// The options of `kelvin verify` that show it again; kills fall at another moment each time.
+    pub again: String,
+}
+
+type Outcome = Result<Done, Broken>;
+
+/// A suite.
+pub struct Suite {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// What its size counts.
+    pub unit: &'static str,
+    /// Sizes: small, night, release.
+    pub sizes: [u64; 3],
+    /// Runs it.
+    pub run: fn(&Order<'_>) -> Outcome,
+}
+
+/// All of them.
+pub const SUITES: [Suite; 5] = [
+    Suite {
+        name: "model",
+        about: "random operations under 25 configurations answer as a sorted map does",
+        unit: "operations",
+        sizes: [150_000, 50_000_000, 1_000_000_000],
+        run: model,
+    },
+    Suite {
+        name: "crash",
+        about: "after a power loss at any moment a prefix of the commits is there, with all that was acknowledged",
+        unit: "images",
+        sizes: [20_000, 300_000, 1_000_000],
+        run: crash,
+    },
+    Suite {
+        name: "faults",
+        about: "whichever I/O fails, no answer is wrong and nothing acknowledged is lost",
+        unit: "runs",
+        sizes: [200, 20_000, 1_000_000],
+        run: faults,
+    },
+    Suite {
+        name: "linear",
+        about: "concurrent calls of each key take effect one after the other",
+        unit: "histories",
+        sizes: [14, 500, 2_000],
+        run: linear,
+    },
+    Suite {
+        name: "kills",
+        about: "what a killed process had acknowledged is there",
+        unit: "kills",
+        sizes: [40, 500, 1_000],
+        run: kills,
+    },
+];
+
+/// The suite of this name.
+#[must_use]
+pub fn suite(name: &str) -> Option<&'static Suite> {
+    SUITES.iter().find(|suite| suite.name == name)
+}
+
+/// Operations of one seed under one configuration, at most.
+const MODEL_ROUND: u64 = 100_000;
+/// Keys of the model.
+const MODEL_KEYS: u64 = 150;
+
+fn model(order: &Order<'_>) -> Outcome {
+    let configurations = settings::ALL.len() as u64;
+    let round = MODEL_ROUND.min(order.budget.div_ceil(configurations)).max(1);
+    let (mut done, mut moved) = (0, Moved::default());
+    for seed in order.seed.. {
+        for configuration in &settings::ALL {
+            if done >= order.budget {
+                return Ok(Done { count: done, met: moved.to_string() });
+            }
+            let one = settings::run(configuration, seed, round, MODEL_KEYS).map_err(|mismatch| Broken {
+                what: mismatch.to_string(),
+                again: format!("model --seed {seed} --budget {}", round * configurations),
+            })?;
+            moved.add(one);
+            done += round;
+            (order.progress)(done);
+        }
+    }
+    Ok(Done { count: done, met: moved.to_string() })
+}
+
+/// Threads that open images.
+const CRASH_THREADS: usize = 2;
+
+fn crash(order: &Order<'_>) -> Outcome {
+    let sampling = sampling(order.seed, Some(order.budget));
+    let scenarios: Vec<_> = sequences(3).chain(long(order.seed)).collect();
+    let tally = parking_lot::Mutex::new(crash::Tally::default());
+    let again = format!("crash --seed {} --budget {}", order.seed, order.budget);
+    let work = |first: usize| {
+        scenarios.iter().skip(first).step_by(CRASH_THREADS).try_for_each(|scenario| {
+            let one = scenario.run_caught(sampling).map_err(|what| Broken { what, again: again.clone() })?;
+            let mut tally = tally.lock();
+            tally.add(one);
+            (order.progress)(tally.images);
+            Ok(())
+        })
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = (0..CRASH_THREADS).map(|first| scope.spawn(move || work(first))).collect();
+        let lost = || Broken { what: "a thread of the suite panicked".to_owned(), again: again.clone() };
+        workers.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err(lost())))
+    })?;
+    let tally = tally.into_inner();
+    let [flushed, promoted, retained] = tally.moved_bytes;
+    let met = format!(
+        "{} scenarios, {} persistence points; bytes promoted by flush {flushed}, by compaction {promoted}, retained {retained}",
+        tally.scenarios, tally.points
+    );
+    Ok(Done { count: tally.images, met })
+}
+
+/// One in so many I/Os fails in a round; each round begins with the next one.
+const FAULTS_STRIDE: u64 = 64;
+
+fn faults(order: &Order<'_>) -> Outcome {
+    let scripts = scripts();
+    let mut done = 0;
+    for round in 0..FAULTS_STRIDE {
+        for (number, script) in scripts.iter().enumerate() {
+            for (kind, failure) in Failure::ALL.into_iter().enumerate() {
+                for victim in [Victim::Fast, Victim::Slow] {
+                    if done >= order.budget {
+                        return Ok(Done { count: done, met: format!("{} scripts", scripts.len()) });
+                    }
+                    let offset = order.seed + round + (number * 9 + kind * 2) as u64;
+                    done += every_io_fails(script, victim, failure, FAULTS_STRIDE, offset % FAULTS_STRIDE)
+                        .map_err(|what| Broken {
+                            what,
+                            again: format!("faults --seed {} --budget {}", order.seed, order.budget),
+                        })?;
+                    (order.progress)(done);
+                }
+            }
+        }
+    }
+    Ok(Done { count: done, met: format!("{} scripts, every I/O of them in every manner", scripts.len()) })
+}
+
+/// What clients of a history ask for.
+const HISTORY_OPERATIONS: u64 = 10_000;
+
+fn linear(order: &Order<'_>) -> Outcome {
+    let threaded: Vec<&Configuration> = settings::ALL.iter().filter(|one| one.threads).collect();
+    let mut tally = history::Tally::default();
+    for seed in order.seed..order.seed + order.budget {
+        let configuration = threaded[usize::try_from(seed % threaded.len() as u64).unwrap_or(0)];
+        let one = history::run(configuration, seed, HISTORY_OPERATIONS)
+            .map_err(|what| Broken { what, again: format!("linear --seed {seed} --budget 1") })?;
+        tally.add(one);
+        (order.progress)(tally.histories);
+    }
+    let met =
+        format!("{} operations, {} calls of single keys; {}", tally.operations, tally.calls, tally.moved);
+    Ok(Done { count: tally.histories, met })
+}
+
+/// Kills of one store.
+const KILLS_EACH: u64 = 10;
+
+fn kills(order: &Order<'_>) -> Outcome {
+    let mut tally = kills::Tally::default();
+    for seed in order.seed.. {
+        if tally.kills >= order.budget {
+            break;
+        }
+        let [fast, slow] = order.dirs.each_ref().map(|dir| dir.join(format!("store-{seed}")));
+        let variant = usize::try_from(seed % 1_000).unwrap_or(0);
+        let place = Place { fast, slow, variant };
+        let mut killer = Killer::new(order.killed, place.clone(), seed);
+        let count = KILLS_EACH.min(order.budget - tally.kills);
+        for _ in 0..count {
+            killer.kill().map_err(|what| Broken {
+                what,
+                again: format!("kills --seed {seed} --budget {KILLS_EACH}"),
+            })?;
+            (order.progress)(tally.kills + killer.tally.kills);
+        }
+        tally.add(killer.tally);
+        place.remove();
+    }
+    Ok(Done { count: tally.kills, met: tally.to_string() })
+}
