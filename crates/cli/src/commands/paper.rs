@@ -205,11 +205,11 @@ impl Progress for Shown {
 }
 
 impl Watcher for Shown {
-    fn planned(&mut self, runs: &[RunSpec], is_done: &[bool]) {
+    fn planned(&mut self, runs: &[RunSpec], is_done: &[bool], slow_reads: Option<f64>) {
         self.names = runs.iter().map(|run| run.name.clone()).collect();
         let expected = runs.iter().zip(is_done);
         self.pace.expected =
-            expected.map(|(run, done)| if *done { 0.0 } else { run.expected_seconds() }).collect();
+            expected.map(|(run, done)| if *done { 0.0 } else { run.expected_seconds(slow_reads) }).collect();
         let before = is_done.iter().filter(|done| **done).count();
         let seconds = duration(self.pace.expected.iter().sum());
         self.line(&match before {

@@ -311,12 +311,24 @@ mod tests {
     #[test]
     fn the_papers_figures_at_a_thousandth_are_a_quarter_of_an_hour() {
         let papers: Vec<Item> = Item::ALL.into_iter().filter(|item| item.is_papers()).collect();
-        let all: f64 = plan(&papers, &choice("1/1000")).iter().map(RunSpec::expected_seconds).sum();
+        let all: f64 = plan(&papers, &choice("1/1000")).iter().map(|run| run.expected_seconds(None)).sum();
         assert!((300.0..700.0).contains(&all), "{all:.0} s of waiting and of the processor, loads left out");
         for item in papers {
-            let seconds: f64 = item.runs(&choice("1/1000")).iter().map(RunSpec::expected_seconds).sum();
+            let seconds: f64 =
+                item.runs(&choice("1/1000")).iter().map(|run| run.expected_seconds(None)).sum();
             assert!((10.0..300.0).contains(&seconds), "{item}: {seconds:.0} s");
         }
+    }
+
+    #[test]
+    fn a_disk_that_is_named_is_as_slow_as_it_was_measured() {
+        let runs = Item::Figure6.runs(&choice("1/100"));
+        let fat = runs.into_iter().find(|run| run.name == "ro-hotspot5-fat").unwrap();
+        let emulated = fat.expected_seconds(Some(1.0));
+        let named = fat.on_disk(crate::options::DeviceLimits::default());
+        let [fast, slow] = [None, Some(1_000.0)].map(|reads| named.expected_seconds(reads));
+        assert!(fast < 60.0 && (300.0..600.0).contains(&slow), "{fast} {slow}");
+        assert!((emulated - slow).abs() < 60.0, "a limit of its own counts first: {emulated}");
     }
 
     #[test]

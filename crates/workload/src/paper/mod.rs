@@ -82,8 +82,8 @@ pub struct Order {
 
 /// Told what happens.
 pub trait Watcher: Progress {
-    /// The runs, and which of them were made before.
-    fn planned(&mut self, runs: &[RunSpec], is_done: &[bool]);
+    /// The runs, and which of them were made before; the reads a second of the slow disk, if they were measured.
+    fn planned(&mut self, runs: &[RunSpec], is_done: &[bool], slow_reads: Option<f64>);
     /// Something worth a line.
     fn note(&mut self, text: &str);
     /// Run number `index` of the plan begins.
@@ -332,8 +332,9 @@ pub fn run(order: &Order, watcher: &mut dyn Watcher) -> Result<Paper> {
     if !order.is_simulated {
         places.check_space(&missing)?;
     }
-    watcher.planned(&runs, &is_done);
     let devices = order.devices(&places, !missing.is_empty(), watcher)?;
+    let slow = devices.iter().find(|(name, _)| *name == DISKS[1]);
+    watcher.planned(&runs, &is_done, slow.map(|(_, device)| device.reads[1].per_second));
     let clock = SystemClock::new();
     let mut images = machine::Images::default();
     let mut traces = Traces { dir: order.out.join("traces"), ready: None };

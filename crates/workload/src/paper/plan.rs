@@ -144,9 +144,10 @@ impl RunSpec {
         self.with(|options| options.limits = limits)
     }
 
-    /// About how long it takes, seconds: its reads of the slow disk, and the processor's part of the rest.
+    /// About how long it takes, seconds: its reads of the slow disk, which makes `slow_reads` a second where the run has no limit of its
+    /// own, and the processor's part of the rest.
     #[must_use]
-    pub fn expected_seconds(&self) -> f64 {
+    pub fn expected_seconds(&self, slow_reads: Option<f64>) -> f64 {
         let options = &self.options;
         let mix = options.workload.mix();
         let ops = options.run_ops() as f64;
@@ -163,7 +164,8 @@ impl RunSpec {
         };
         let learnt = if hits > 0.5 { kept.min(options.records / 20) as f64 } else { 0.0 };
         let slow = if options.system.is_tiered() { reads * (1.0 - hits) + 2.0 * learnt } else { 0.0 };
-        let waits = options.limits.slow_read_iops.map_or(0.0, |iops| slow / iops as f64);
+        let slow_reads = options.limits.slow_read_iops.map(|iops| iops as f64).or(slow_reads);
+        let waits = slow_reads.map_or(0.0, |a_second| slow / a_second);
         waits + ops * 60e-6 + (ops - reads) * 100e-6
     }
 }

@@ -24,7 +24,7 @@ impl Progress for Notes {
 }
 
 impl Watcher for Notes {
-    fn planned(&mut self, _runs: &[RunSpec], is_done: &[bool]) {
+    fn planned(&mut self, _runs: &[RunSpec], is_done: &[bool], _slow_reads: Option<f64>) {
         self.done_before = is_done.iter().filter(|done| **done).count();
     }
     fn note(&mut self, text: &str) {
