@@ -142,7 +142,7 @@ impl Engine {
         );
     }
 
-    /// Starts one compaction if one is due and can run; true if it did.
+    /// Starts one compaction if one is due and can run; true if it did, or if files have gone meanwhile that were in the way of one.
     fn schedule_compaction(&self) -> bool {
         let mut work = self.work.lock();
         if work.running.len() >= self.config.compactions_max {

@@ -61,15 +61,15 @@ pub fn run(args: &Verify) -> Outcome {
         if outcome.is_err() {
             // What it was found in is wanted.
             let _kept = files.keep();
-            break_off(args, &told)?;
+            print_all(args, &told)?;
             return Ok(Exit::Corruption);
         }
     }
-    break_off(args, &told)?;
+    print_all(args, &told)?;
     Ok(Exit::Ok)
 }
 
-fn break_off(args: &Verify, told: &[Value]) -> std::io::Result<()> {
+fn print_all(args: &Verify, told: &[Value]) -> std::io::Result<()> {
     if args.output.json { print_json(&json!({ "suites": told })) } else { Ok(()) }
 }
 
