@@ -13,17 +13,23 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 const SIZE: (u32, u32) = (1100, 380);
 const FONT: (&str, u32) = ("sans-serif", 16);
 const FONT_SMALL: (&str, u32) = ("sans-serif", 14);
+/// For the figures of many narrow bars.
+const FONT_NARROW: (&str, u32) = ("sans-serif", 10);
+/// So many bars in a group are many.
+const BARS_MANY: usize = 6;
 /// Labels on an axis, about.
 const LABELS: usize = 10;
 
 /// Colours that everybody can tell apart, in the order they are used.
-pub const COLOURS: [RGBColor; 6] = [
+pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0x00, 0x9e, 0x73),
     RGBColor(0xcc, 0x79, 0xa7),
     RGBColor(0xe6, 0x9f, 0x00),
     RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0x4d, 0x4d, 0x4d),
+    RGBColor(0xf0, 0xe4, 0x42),
 ];
 
 /// Colour `index`, begun anew behind the last one.
@@ -211,6 +217,7 @@ impl BarPlot {
             area.draw(&Text::new(name.clone(), (x, y + 10), centred))?;
         }
         let width = 0.8 / self.series.len().max(1) as f64;
+        let font = if self.series.len() < BARS_MANY { FONT_SMALL } else { FONT_NARROW };
         for (index, (name, heights)) in self.series.iter().enumerate() {
             let style = colour(index).filled();
             let left = |at: usize| at as f64 + 0.1 + width * index as f64;
@@ -220,9 +227,8 @@ impl BarPlot {
                 .draw_series(shapes)?
                 .label(name.clone())
                 .legend(move |(x, y)| Rectangle::new([(x, y - 6), (x + 24, y + 6)], style));
-            let figures = bars.map(|(x, y)| {
-                Text::new(number(y), (x + width * 0.1, y + top * 0.045), FONT_SMALL.into_font())
-            });
+            let figures =
+                bars.map(|(x, y)| Text::new(number(y), (x + width * 0.1, y + top * 0.045), font.into_font()));
             chart.draw_series(figures)?;
         }
         legend(&mut chart, SeriesLabelPosition::UpperRight)
