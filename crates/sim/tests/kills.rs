@@ -4,7 +4,8 @@ use kelvin_sim::kills::{Killer, Place, Tally};
 
 #[test]
 fn what_was_acknowledged_outlives_the_process() {
-    let temporary = std::env::temp_dir().join(format!("kelvin-kills-test-{}", std::process::id()));
+    let temporary = tempfile::tempdir().unwrap();
+    let temporary = temporary.path();
     let mut all = Tally::default();
     for variant in 0..4 {
         let name = format!("store-{variant}");

@@ -13,7 +13,7 @@ Sizes: small takes a minute or two, night some hours, release is what is publish
 (docs/reliability.md). A number is of what the suite counts, and wants one suite: see --list.
 
 A suite that finds a broken promise prints it with the command that shows it again, and the exit
-code is 3. The stores it was found in stay where they are if they lie in files.
+code is 3. The stores it was found in stay where they are if they lie in files, in new directories.
 
 Examples:
   kelvin verify                                    every suite, small
@@ -29,10 +29,10 @@ pub struct Verify {
     /// Seed of what is run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Directory on the fast disk for suites on real files [default: a temporary one]
+    /// Directory on the fast disk to put stores in, for suites on real files [default: the temporary one]
     #[arg(long, value_name = "DIR")]
     pub fast: Option<PathBuf>,
-    /// Directory on the slow disk for them [default: a temporary one]
+    /// The same on the slow disk [default: the temporary one]
     #[arg(long, value_name = "DIR")]
     pub slow: Option<PathBuf>,
     /// Say what suites there are and how much each size is, and end

@@ -9,7 +9,9 @@ use kelvin::{Clock, Error, SystemClock};
 use kelvin_sim::args::Args;
 use kelvin_sim::kills::child;
 use kelvin_sim::verify::{Broken, Done, Order, SUITES, Suite, suite};
+use kelvin_storage::{OsStorage, Storage};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::args::verify::Verify;
 use crate::exit::{Exit, Outcome};
@@ -35,13 +37,12 @@ pub fn run(args: &Verify) -> Outcome {
     }
     let budgets =
         chosen.iter().map(|suite| budget(args, suite, chosen.len())).collect::<Result<Vec<_>, _>>()?;
-    let files = tempfile::Builder::new().prefix("kelvin-verify-").tempdir();
-    let files = files.map_err(|error| Error::io("make a directory", &std::env::temp_dir(), error))?;
+    // New ones each time: what an earlier run left, or somebody else has there, is neither taken for this one's nor removed.
+    let places = [new_dir(args.fast.as_deref())?, new_dir(args.slow.as_deref())?];
     let program = std::env::current_exe()
         .map_err(|error| Error::io("find this program", Path::new("kelvin"), error))?;
     let killed: Vec<OsString> = vec![program.into(), "verify".into(), "--killed".into()];
-    let dir = |given: &Option<_>, name: &str| given.clone().unwrap_or_else(|| files.path().join(name));
-    let dirs = [dir(&args.fast, "fast"), dir(&args.slow, "slow")];
+    let dirs = places.each_ref().map(|dir| dir.path().to_path_buf());
     let mut told = Vec::new();
     for (suite, budget) in chosen.into_iter().zip(budgets) {
         let bar = progress::bar(Some(budget), suite.unit, args.output.json);
@@ -60,13 +61,24 @@ pub fn run(args: &Verify) -> Outcome {
         told.push(as_json(suite, &outcome, seconds));
         if outcome.is_err() {
             // What it was found in is wanted.
-            let _kept = files.keep();
+            let _kept = places.map(TempDir::keep);
             print_all(args, &told)?;
             return Ok(Exit::Corruption);
         }
     }
     print_all(args, &told)?;
     Ok(Exit::Ok)
+}
+
+/// A directory of this run's own in `parent`, which is made if need be, or where temporary ones are. It goes with the value.
+fn new_dir(parent: Option<&Path>) -> Result<TempDir, Error> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let made = OsStorage::new().create_dir_all(&parent);
+    let made = made.and_then(|()| tempfile::Builder::new().prefix("kelvin-verify-").tempdir_in(&parent));
+    made.map_err(|error| {
+        Error::io("making a directory for the stores", &parent, error)
+            .advice("name one that can be written with --fast and --slow")
+    })
 }
 
 fn print_all(args: &Verify, told: &[Value]) -> std::io::Result<()> {

@@ -16,6 +16,15 @@ fn each_suite_runs_at_the_size_that_is_asked_for() {
         assert!(told["holds"] == true && told["suite"] == suite, "{told}");
         assert!(told["count"].as_u64().unwrap() >= least, "{told}");
     }
+    // Twice in the same place, beside what is somebody else's.
+    let theirs = place.path("fast").join("store-1");
+    kelvin().args(["put", "a", "b", "--fast"]).arg(&theirs).assert().success();
+    for _ in 0..2 {
+        let mut command = kelvin();
+        command.args(["verify", "kills", "--budget", "2", "--fast"]).arg(place.path("fast"));
+        assert!(stdout(&mut command).contains("2 kills in"));
+    }
+    assert_eq!(stdout(kelvin().args(["get", "a", "--fast"]).arg(&theirs)).trim(), "b");
     let text = stdout(kelvin().args(["verify", "linear", "--budget", "1"]));
     assert!(text.contains("holds") && text.contains("1 histories in"), "{text}");
     let list = stdout(kelvin().args(["verify", "--list"]));

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - T1 The tables of a level deeper than L0 are disjoint in user keys (range tombstone extents included) and sorted.
-//! - T2 L0 is ordered newest first.
+//! - T2 L0 is ordered newest first; tables that one merge was cut into are disjoint, and in any order among themselves.
 //! - T3 A version is published only after the edit that leads to it is durable; a table's file is deleted only after
 //!   an edit without it is durable and its last reader is gone (RELIABILITY M2, M4).
 //! - T4 Level numbers are fixed: 0 to [`LEVELS_FAST`] - 1 and the [`HOT_RUNS`] after them belong to the fast tier, the rest to the

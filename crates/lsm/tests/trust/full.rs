@@ -98,6 +98,7 @@ fn a_writer_that_lacks_the_room_an_iterator_holds_is_told_so_after_a_while_and_g
         drop(iterator);
         write_in_time(&rig, &db);
         assert_filled(&db, 'n', 1_500);
+        db.audit().unwrap();
     }
 }
 
@@ -110,7 +111,14 @@ fn overwrite_until_full(rig: &Rig, db: &Db, behind: usize, stride: usize) -> Err
             (0..150_000).find_map(|number| {
                 let key = key('n', number * stride % 1_500);
                 put.fetch_add(1, Ordering::SeqCst);
-                db.put(&key, &value(&key)).err()
+                if number % 5 > 0 {
+                    return db.put(&key, &value(&key)).err();
+                }
+                // What is cut and merged in parts has range tombstones, too.
+                let mut batch = WriteBatch::new();
+                batch.delete_range(db.id(), &key, &[&key[..], b"+"].concat()).unwrap();
+                batch.put(db.id(), &key, &value(&key)).unwrap();
+                db.write(batch, &WriteOptions::default()).err()
             })
         };
         let writer = scope.spawn(write);
