@@ -1,29 +1,24 @@
-//! The store's tables as files: where they lie, how they are opened, and when they go.
+//! The store's tables as files: where they lie, and how they are opened.
 //!
 //! Opening pins a table's index and filter, which the memory budget accounts for and has tables closed for where it must; blocks
-//! go through the one block cache. A table's file is removed when the last version, iterator and lookup let go of it, and never before the
-//! manifest edit that drops it is durable (RELIABILITY M2).
+//! go through the one block cache. How they go: `leaving.rs`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
 
 use kelvin_base::sync::Mutex;
-use kelvin_base::{Clock, Error, ErrorKind, Executor, Lane, Result, Signal, Tier, seeded_bug};
+use kelvin_base::{Error, ErrorKind, Result, Signal, Tier};
 use kelvin_cache::{ByteCache, Weigh};
 use kelvin_storage::{Create, IoMode, WriteFile};
 use kelvin_table::{Block, BlockCache, Table};
 
+use crate::leaving::Leaving;
 use crate::memory::{Closing, MemoryBudget, MemoryPart, Yielding};
 use crate::options::{Config, Env};
-use crate::space::{Space, on_disk_bytes};
+use crate::space::Space;
 use crate::tiers::{Purpose, TierHandle};
 use crate::version::{Slot, TableMeta, TableOpener};
-
-/// A table that is in no version any more goes within so long unless an iterator holds it, or a backup: what reads single records does not
-/// take longer.
-const READ_MAX: Duration = Duration::from_secs(1);
 
 /// What an open file takes beside its table: the handles of the layers it is read through, their names for it.
 const OPEN_FILE_BYTES: u64 = 384;
@@ -124,46 +119,6 @@ impl Closing for Mutex<OpenTables> {
     }
 }
 
-/// A table that is in no version any more and that somebody still reads.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    tier: Tier,
-    bytes: u64,
-    since: Duration,
-}
-
-/// Tables on their way out.
-#[derive(Debug, Default)]
-struct Leaving {
-    /// By number.
-    held: BTreeMap<u64, Held>,
-    /// Files whose removal is queued.
-    removals: usize,
-    /// Removals that have ended.
-    removed: u64,
-    /// Somebody is to be told when none is queued any more.
-    tells: bool,
-    /// A timer will raise the signal.
-    wakes: bool,
-}
-
-impl Leaving {
-    /// When the last of the reads that hold tables has let go of them; `None` if none does.
-    fn read_until(&self, now: Duration) -> Option<Duration> {
-        let until = self.held.values().map(|held| held.since + READ_MAX).filter(|until| *until > now).max();
-        until.filter(|_| !seeded_bug!("room-that-reads-hold-is-not-awaited"))
-    }
-}
-
-/// Whom to tell when files are gone.
-struct Removed(OnceLock<Box<dyn Fn() + Send + Sync>>);
-
-impl std::fmt::Debug for Removed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Removed").finish_non_exhaustive()
-    }
-}
-
 /// The tables of a store.
 #[derive(Debug)]
 pub struct Files {
@@ -179,14 +134,9 @@ pub struct Files {
     pub mode: IoMode,
     /// Bytes gathered for a new table's file.
     pub write_buffer_bytes: usize,
-    /// Removes files.
-    pub executor: Arc<dyn Executor>,
-    /// Raised when a file was removed.
-    pub signal: Arc<Signal>,
+    /// Tables on their way out.
+    pub leaving: Arc<Leaving>,
     open: Arc<Mutex<OpenTables>>,
-    clock: Arc<dyn Clock>,
-    leaving: Arc<Mutex<Leaving>>,
-    told: Arc<Removed>,
 }
 
 impl Files {
@@ -212,36 +162,12 @@ impl Files {
             tiers,
             blocks,
             memory,
+            leaving: Leaving::new(space.clone(), env, signal),
             space,
             mode: config.table_io,
             write_buffer_bytes: config.write_buffer_bytes,
-            executor: Arc::clone(&env.executor),
-            signal,
             open,
-            clock: Arc::clone(&env.clock),
-            leaving: Arc::default(),
-            told: Arc::new(Removed(OnceLock::new())),
         }
-    }
-
-    /// Whom [`Files::tell_when_removed`] asks to tell. To be called once.
-    pub fn on_removed(&self, tell: Box<dyn Fn() + Send + Sync>) {
-        let _once = self.told.0.set(tell);
-    }
-
-    /// How many removals have ended.
-    #[must_use]
-    pub fn removed(&self) -> u64 {
-        self.leaving.lock().removed
-    }
-
-    /// For who found no room while files were on their way out, `removed` of which had gone before: true if others have gone since, and
-    /// it is to look again; else it will be told when those that are still queued have.
-    #[must_use]
-    pub fn tell_when_removed(&self, removed: u64) -> bool {
-        let mut leaving = self.leaving.lock();
-        leaving.tells |= leaving.removals > 0;
-        leaving.removed != removed
     }
 
     /// The handle of `tier`.
@@ -271,12 +197,10 @@ impl Files {
         Ok((handle.path(&name), file))
     }
 
-    /// Removes the file of a table that is in no version. A file that cannot be removed now is an orphan that the
-    /// next opening removes.
+    /// Removes the file of a table that is in no version, now if that can be.
     pub fn remove(&self, tier: Tier, number: u64) {
         if let Ok(handle) = self.tier(tier) {
-            remove_table(handle, &self.space, number);
-            self.signal.raise();
+            self.leaving.remove(handle, number);
         }
     }
 
@@ -290,55 +214,9 @@ impl Files {
         }
     }
 
-    /// True while the removal of a file is queued.
-    #[must_use]
-    pub fn are_removed(&self) -> bool {
-        self.leaving.lock().removals > 0
-    }
-
-    /// True if tables are about to go that take room still: their removal is queued, or a read has not let go of them.
-    #[must_use]
-    pub fn free_soon(&self) -> bool {
-        let leaving = self.leaving.lock();
-        leaving.removals > 0 || leaving.read_until(self.clock.now()).is_some()
-    }
-
-    /// The same for who waits on the signal, which is raised when it has changed.
-    #[must_use]
-    pub fn free_soon_and_tell(&self) -> bool {
-        let mut leaving = self.leaving.lock();
-        let now = self.clock.now();
-        let read_until = leaving.read_until(now);
-        if let Some(until) = read_until.filter(|_| !std::mem::replace(&mut leaving.wakes, true)) {
-            let (leaving, signal) = (Arc::clone(&self.leaving), Arc::clone(&self.signal));
-            self.executor.spawn_after(
-                until - now,
-                Lane::Housekeeping,
-                Box::new(move || {
-                    leaving.lock().wakes = false;
-                    signal.raise();
-                }),
-            );
-        }
-        leaving.removals > 0 || read_until.is_some()
-    }
-
-    /// Bytes of `tier` that tables take which are in no version any more, and which somebody still reads.
-    #[must_use]
-    pub fn held_bytes(&self, tier: Tier) -> u64 {
-        self.leaving.lock().held.values().filter(|held| held.tier == tier).map(|held| held.bytes).sum()
-    }
-
     /// Gives the block cache what the other parts leave of the memory limit.
     pub fn share_memory(&self) {
         self.memory.share();
-    }
-}
-
-fn remove_table(handle: &TierHandle, space: &Space, number: u64) {
-    let name = table_name(number);
-    if handle.remove_if_there(&name).is_ok() {
-        space.file_removed(handle.tier(), &name);
     }
 }
 
@@ -379,34 +257,12 @@ impl TableOpener for Files {
     }
 
     fn left(&self, meta: &TableMeta) {
-        let (bytes, since) = (on_disk_bytes(meta.size_bytes), self.clock.now());
-        self.leaving.lock().held.insert(meta.number, Held { tier: meta.tier, bytes, since });
+        self.leaving.left(meta);
     }
 
     fn delete(&self, meta: &TableMeta) {
-        let mut leaving = self.leaving.lock();
-        leaving.held.remove(&meta.number);
-        let Ok(handle) = self.tier(meta.tier) else { return };
-        leaving.removals += 1;
-        drop(leaving);
-        let (handle, space, signal) = (handle.clone(), self.space.clone(), Arc::clone(&self.signal));
-        let (leaving, number) = (Arc::clone(&self.leaving), meta.number);
-        let told = Arc::clone(&self.told);
-        self.executor.spawn(
-            Lane::Housekeeping,
-            Box::new(move || {
-                remove_table(&handle, &space, number);
-                let mut leaving = leaving.lock();
-                leaving.removals -= 1;
-                leaving.removed += 1;
-                let tells = leaving.removals == 0 && std::mem::take(&mut leaving.tells);
-                drop(leaving);
-                if let Some(told) = told.0.get().filter(|_| tells) {
-                    told();
-                }
-                signal.raise();
-            }),
-        );
+        let handle = self.tier(meta.tier).ok();
+        self.leaving.remove_later(handle, meta.number);
     }
 }
 

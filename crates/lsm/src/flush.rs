@@ -367,7 +367,7 @@ impl Engine {
 
     /// True if no job runs and no file is about to be removed.
     fn nothing_makes_way(&self, work: &Work) -> bool {
-        work.is_quiet() && !self.files.free_soon_and_tell()
+        work.is_quiet() && !self.files.leaving.free_soon_and_tell()
     }
 
     /// Why a compaction asked for can neither start nor wait for another to end.

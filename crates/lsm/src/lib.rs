@@ -17,6 +17,7 @@ pub mod hot_level;
 pub mod hotness;
 pub mod install;
 pub mod iter;
+mod leaving;
 pub mod memory;
 pub mod memtable;
 pub mod multi_get;

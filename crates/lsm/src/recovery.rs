@@ -281,7 +281,7 @@ fn assemble(parts: Parts) -> Result<Arc<Engine>> {
     let owner = versions.store().uuid;
     Ok(Arc::new_cyclic(|me: &Weak<Engine>| {
         let engine = me.clone();
-        files.on_removed(Box::new(move || {
+        files.leaving.on_removed(Box::new(move || {
             if let Some(engine) = engine.upgrade() {
                 engine.refresh_pressure();
                 engine.schedule();
@@ -425,8 +425,9 @@ fn replay_logs(
         }
         Ok(())
     })?;
+    wals.remove_passed_over(&outcome.dropped)?;
     // What was read may be in the system's memory only. It must not go once later writes build on it (promise 2).
-    for &number in &numbers {
+    for &number in numbers.iter().filter(|number| !outcome.dropped.contains(number)) {
         wals.sync_found(number)?;
     }
     let tables = versions.keyspaces().flat_map(|(_, _, _, version)| version.tables());

@@ -149,10 +149,10 @@ impl Engine {
             return false;
         }
         let versions = self.versions_now();
-        let removed = self.files.removed();
+        let removed = self.files.leaving.removed();
         let Some(plan) = self.next_plan(&versions, &work) else {
             drop(work);
-            return self.files.tell_when_removed(removed);
+            return self.files.leaving.tell_when_removed(removed);
         };
         let kind = kind_of(&plan);
         let begun = self.begin_compaction(&mut work, plan);
@@ -185,7 +185,7 @@ impl Engine {
         pick(&self.pick_input(&config, versions, work, kept_bytes)).or_else(|| {
             let alone = work.is_quiet() && !self.has_sealed();
             // Asked before how much is free: files that go afterwards only make room.
-            let is_quiet = !self.files.free_soon();
+            let is_quiet = !self.files.leaving.free_soon();
             let input = self.pick_input(&config, versions, work, 0);
             let needs_room = input.needs_room || input.wants_room && is_quiet;
             let input = PickInput { needs_room, ..input };
@@ -219,7 +219,7 @@ impl Engine {
     ) -> PickInput<'a> {
         let free = |tier| self.space.available(tier, Priority::Essential).unwrap_or(u64::MAX);
         // Asked before how much is free: files that go afterwards only make room.
-        let (frees_soon, is_quiet) = (self.files.are_removed(), !self.files.free_soon());
+        let (frees_soon, is_quiet) = (self.files.leaving.are_removed(), !self.files.leaving.free_soon());
         let debt = self.space_debt();
         let wants_room = debt.is_some_and(|debt| debt.amount > debt.slow_at);
         let is_stopped = match self.pressure.load() {
@@ -346,7 +346,7 @@ impl Engine {
     fn failed(&self, kind: Kind, error: &Error) {
         let mut work = self.work.lock();
         // Work in flight gives its space back when it ends: a flush that found none waits and has not failed.
-        let frees_soon = !work.running.is_empty() || self.files.free_soon();
+        let frees_soon = !work.running.is_empty() || self.files.leaving.free_soon();
         if kind == Kind::Flush && error.kind() == ErrorKind::NoSpace && frees_soon {
             work.held.insert(kind);
             drop(work);
@@ -423,7 +423,7 @@ impl Engine {
     pub(crate) fn retry_waiting_flush(&self) {
         let mut work = self.work.lock();
         let waits = work.held.contains(&Kind::Flush) && !work.delays.contains_key(&Kind::Flush);
-        if waits && work.running.is_empty() && !self.files.free_soon() {
+        if waits && work.running.is_empty() && !self.files.leaving.free_soon() {
             work.held.remove(&Kind::Flush);
             drop(work);
             self.schedule();
@@ -435,7 +435,7 @@ impl Engine {
         let work = self.work.lock();
         // A flush held up by its failure counts as done with for now; one that waits for room does not.
         let flush_failed = work.held.contains(&Kind::Flush) && work.delays.contains_key(&Kind::Flush);
-        if !work.is_quiet() || self.files.are_removed() || self.has_sealed() && !flush_failed {
+        if !work.is_quiet() || self.files.leaving.are_removed() || self.has_sealed() && !flush_failed {
             return false;
         }
         let is_due = self.next_plan(&self.versions_now(), &work).is_some();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use kelvin_base::seeded_bug;
-use kelvin_base::sync::Mutex;
+use kelvin_base::sync::{self, Mutex};
 
 use crate::memtable::MemTable;
 use crate::promotion::PromotionCache;
@@ -71,11 +71,13 @@ impl KeyspaceState {
 
     /// The view of now, for a short look.
     pub fn peek(&self) -> Guard<Arc<View>> {
+        sync::point();
         self.view.load()
     }
 
     /// The view of now, to keep.
     pub fn view(&self) -> Arc<View> {
+        sync::point();
         self.view.load_full()
     }
 

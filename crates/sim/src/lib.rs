@@ -2,7 +2,7 @@
 //!
 //! [`oracle`] says what must be answered, [`ops`] what is asked, [`model`] runs both and compares every answer under the
 //! configurations of [`settings`], and [`harm`]s what is advisory. [`crash`] cuts the power at every persistence point, [`faults`] lets every I/O fail. [`kills`] kills a process that writes. [`linear`] checks what concurrent clients saw. [`verify`] runs any of it. [`world`] runs the store with all its
-//! threads in a time of its own.
+//! threads in a time of its own, [`simulation`] there with all faults at once.
 
 pub mod args;
 pub mod crash;
@@ -15,5 +15,6 @@ pub mod model;
 pub mod ops;
 pub mod oracle;
 pub mod settings;
+pub mod simulation;
 pub mod verify;
 pub mod world;

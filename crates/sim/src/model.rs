@@ -105,6 +105,46 @@ impl Cursor {
     }
 }
 
+/// What a store says of itself: everything in order, and within the limits.
+///
+/// # Errors
+/// What is not.
+pub fn audit(db: &Db) -> Check {
+    let audit = said("audit", db.audit())?;
+    if !audit.findings.is_empty() {
+        return Err(format!("the audit finds: {}", audit.findings.join("; ")));
+    }
+    let (stats, config) = (db.stats(), db.config());
+    for (used, capacity) in stats.used_bytes_max.iter().zip(stats.capacity_bytes) {
+        if capacity.is_some_and(|capacity| *used > capacity) {
+            return Err(format!("{used} bytes were used of {capacity:?}"));
+        }
+    }
+    let limit = config.memory_bytes.saturating_sub(config.process_bytes);
+    // With the least memory there is, several compactions at once may pass it: docs/reliability.md, open.
+    if config.memory_bytes >= MEMORY_HELD_FROM_BYTES && stats.memory_used_bytes_max > limit {
+        return Err(format!(
+            "{} bytes of memory were used of {limit}: {:?}",
+            stats.memory_used_bytes_max, stats.memory
+        ));
+    }
+    Ok(())
+}
+
+/// The tables on the devices are those that the manifest of `db`, in which nothing is under way, names.
+///
+/// # Errors
+/// Which are not.
+pub fn tables_are_named(db: &Db, on_devices: &BTreeSet<PathBuf>) -> Check {
+    let report = db.check();
+    if let Some(file) = report.damaged_files().first() {
+        return Err(format!("check finds damage: {:?}", file.damage));
+    }
+    let tables = report.files.iter().filter(|file| file.kind == FileKind::Table);
+    let named: BTreeSet<PathBuf> = tables.map(|file| file.path.clone()).collect();
+    same("tables on the devices and in the manifest", on_devices, &named)
+}
+
 /// From this much memory on a run must stay within it.
 const MEMORY_HELD_FROM_BYTES: u64 = 2 << 20;
 
@@ -489,38 +529,15 @@ impl<'a> Run<'a> {
         self.files_are_those_of_the_manifest().map_err(told)
     }
 
-    /// What the store says of itself: everything in order, and within the limits.
     fn audit(&self) -> Check {
-        let db = self.db()?;
-        let audit = said("audit", db.audit())?;
-        if !audit.findings.is_empty() {
-            return Err(format!("the audit finds: {}", audit.findings.join("; ")));
-        }
-        let (stats, config) = (db.stats(), db.config());
-        for (used, capacity) in stats.used_bytes_max.iter().zip(stats.capacity_bytes) {
-            if capacity.is_some_and(|capacity| *used > capacity) {
-                return Err(format!("{used} bytes were used of {capacity:?}"));
-            }
-        }
-        let limit = config.memory_bytes.saturating_sub(config.process_bytes);
-        // With the least memory there is, several compactions at once may pass it: docs/reliability.md, open.
-        if config.memory_bytes >= MEMORY_HELD_FROM_BYTES && stats.memory_used_bytes_max > limit {
-            return Err(format!(
-                "{} bytes of memory were used of {limit}: {:?}",
-                stats.memory_used_bytes_max, stats.memory
-            ));
-        }
-        Ok(())
+        audit(self.db()?)
     }
 
     /// The tables on the devices are those that the manifest names, once nothing is under way.
     fn files_are_those_of_the_manifest(&self) -> Check {
         let Some(executor) = &self.setting.executor else { return Ok(()) };
         executor.run_all();
-        let report = self.db()?.check();
-        let tables = report.files.iter().filter(|file| file.kind == FileKind::Table);
-        let named: BTreeSet<PathBuf> = tables.map(|file| file.path.clone()).collect();
-        same("tables on the devices and in the manifest", &(self.setting.tables)()?, &named)
+        tables_are_named(self.db()?, &(self.setting.tables)()?)
     }
 
     fn checkpoint(&mut self) -> Check {

@@ -103,6 +103,17 @@ impl Oracle {
         self.moment
     }
 
+    /// Forgets what was written after `moment`.
+    pub fn rewind(&mut self, moment: u64) {
+        self.moment = self.moment.min(moment);
+        for history in self.keyspaces.values_mut() {
+            history.keys.retain(|_, versions| {
+                versions.retain(|(written, _)| *written <= moment);
+                !versions.is_empty()
+            });
+        }
+    }
+
     /// Makes a keyspace if there is none.
     pub fn create(&mut self, keyspace: &str) {
         self.keyspaces.entry(keyspace.to_string()).or_default();
@@ -176,5 +187,8 @@ mod tests {
         assert_eq!(history.scan(None, None, then, 49).len(), 2);
         assert_eq!(history.scan(Some(b"k"), Some(b"l"), then, 49), vec![(b"k".to_vec(), b"1".to_vec())]);
         assert_eq!(history.get(b"l", oracle.moment(), 50), None, "it expires at its expiry time");
+        oracle.rewind(then);
+        assert_eq!(oracle.moment(), then);
+        assert_eq!(oracle.keyspace("a").unwrap().get(b"k", then + 1, 0), Some(b"1".as_slice()));
     }
 }

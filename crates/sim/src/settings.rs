@@ -198,8 +198,8 @@ pub const ALL: [Configuration; 25] = [
     },
 ];
 
-/// Options for a store in the usual places.
-fn base(configuration: &Configuration, fast: &Path, slow: &Path) -> Options {
+/// The options of `configuration` for a store in these places.
+pub(crate) fn base(configuration: &Configuration, fast: &Path, slow: &Path) -> Options {
     let options = Options::new(fast).compression(CompressionChoice::None);
     let options = if configuration.tiered { options.slow(slow).fast_capacity(1 << 20) } else { options };
     (configuration.change)(options)

@@ -13,6 +13,7 @@ use crate::kills::{self, Killer, Place};
 use crate::linear::history;
 use crate::model::Moved;
 use crate::settings::{self, Configuration};
+use crate::simulation::{self, Case, shrunk};
 
 /// What is to be run.
 pub struct Order<'a> {
@@ -24,6 +25,8 @@ pub struct Order<'a> {
     pub dirs: [PathBuf; 2],
     /// The command line of the program that is killed ([`kills::child`]).
     pub killed: &'a [OsString],
+    /// The one case to run, as a broken promise of the suite named it; else as many as the budget says.
+    pub case: Option<&'a str>,
     /// Told of each step: what has been done so far.
     pub progress: &'a (dyn Fn(u64) + Sync),
 }
@@ -58,17 +61,20 @@ pub struct Suite {
     pub unit: &'static str,
     /// Sizes: small, night, release.
     pub sizes: [u64; 3],
+    /// If it can run one case that is given as text: says what is wrong with that.
+    pub check_case: Option<fn(&str) -> Result<(), String>>,
     /// Runs it.
     pub run: fn(&Order<'_>) -> Outcome,
 }
 
 /// All of them.
-pub const SUITES: [Suite; 5] = [
+pub const SUITES: [Suite; 6] = [
     Suite {
         name: "model",
         about: "random operations under 25 configurations answer as a sorted map does",
         unit: "operations",
         sizes: [150_000, 50_000_000, 1_000_000_000],
+        check_case: None,
         run: model,
     },
     Suite {
@@ -76,6 +82,7 @@ pub const SUITES: [Suite; 5] = [
         about: "after a power loss at any moment a prefix of the commits is there, with all that was acknowledged",
         unit: "images",
         sizes: [20_000, 300_000, 1_000_000],
+        check_case: None,
         run: crash,
     },
     Suite {
@@ -83,13 +90,23 @@ pub const SUITES: [Suite; 5] = [
         about: "whichever I/O fails, no answer is wrong and nothing acknowledged is lost",
         unit: "runs",
         sizes: [200, 20_000, 1_000_000],
+        check_case: None,
         run: faults,
+    },
+    Suite {
+        name: "simulation",
+        about: "with all threads, faults and crashes at once in simulated time, answers are right and nothing acknowledged is lost",
+        unit: "seeds",
+        sizes: [20, 2_000, 20_000],
+        check_case: Some(|text| text.parse::<Case>().map(drop)),
+        run: simulation,
     },
     Suite {
         name: "linear",
         about: "concurrent calls of each key take effect one after the other",
         unit: "histories",
         sizes: [14, 500, 2_000],
+        check_case: None,
         run: linear,
     },
     Suite {
@@ -97,6 +114,7 @@ pub const SUITES: [Suite; 5] = [
         about: "what a killed process had acknowledged is there",
         unit: "kills",
         sizes: [40, 500, 1_000],
+        check_case: None,
         run: kills,
     },
 ];
@@ -190,6 +208,33 @@ fn faults(order: &Order<'_>) -> Outcome {
         }
     }
     Ok(Done { count: done, met: format!("{} scripts, every I/O of them in every manner", scripts.len()) })
+}
+
+/// Steps of a simulation.
+const SIMULATION_STEPS: u64 = 20_000;
+
+fn simulation(order: &Order<'_>) -> Outcome {
+    let broken = |case: &Case, what: String| Broken { what, again: format!("simulation --case {case}") };
+    if let Some(text) = order.case {
+        let case: Case =
+            text.parse().map_err(|what| Broken { what, again: "simulation --case CASE".to_owned() })?;
+        let tally = simulation::run(&case).map_err(|failure| broken(&case, failure.what))?;
+        return Ok(Done { count: 1, met: format!("{tally}; trace {:016x}", tally.trace) });
+    }
+    let mut tally = simulation::Tally::default();
+    for seed in order.seed..order.seed + order.budget {
+        let case = Case::new(seed, SIMULATION_STEPS);
+        let one = simulation::run(&case).map_err(|failure| {
+            let smaller = shrunk(case.clone(), failure.turns, |case| simulation::run(case).is_err());
+            // It may fail in another way then.
+            let what =
+                simulation::run(&smaller).map_or_else(|failure| failure.what, |_| failure.what.clone());
+            broken(&smaller, format!("{what} (before it was made smaller: {case}: {})", failure.what))
+        })?;
+        tally.add(one);
+        (order.progress)(tally.cases);
+    }
+    Ok(Done { count: tally.cases, met: tally.to_string() })
 }
 
 /// What clients of a history ask for.

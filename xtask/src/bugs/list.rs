@@ -426,4 +426,22 @@ pub(super) const BUGS: &[Bug] = &[
         Ralt,
         "state::tests::a_state_with_any_byte_changed_is_not_read",
     ),
+    bug(
+        "what-could-not-be-removed-is-forgotten",
+        LIMITS,
+        Trust,
+        "slow_away::files_that_it_could_not_remove_go_once_it_is_back",
+    ),
+    bug(
+        "logs-behind-a-gap-stay",
+        ACKNOWLEDGED,
+        Trust,
+        "power::openings_that_write_nothing_miss_no_log_behind_a_gap",
+    ),
+    bug(
+        "a-close-that-loses-writes-ends-well",
+        ACKNOWLEDGED,
+        Trust,
+        "sync_failed::a_close_says_so_if_it_loses_writes_that_were_acknowledged_in_memory",
+    ),
 ];

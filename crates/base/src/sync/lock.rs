@@ -1,10 +1,22 @@
-//! A mutex and a condition variable whose waits a simulation sees.
+//! Locks and a condition variable whose waits a simulation sees.
 
 use std::time::Duration;
 
-use parking_lot::MutexGuard;
+use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-use super::turns;
+use super::{point, turns};
+
+/// What `attempt` answers, once it does; a simulated thread hands its turn on meanwhile, any other takes `waiting`.
+#[cold]
+fn wait_busy<G>(attempt: impl Fn() -> Option<G>, waiting: impl FnOnce() -> G) -> G {
+    let Some(turns) = turns() else { return waiting() };
+    loop {
+        if let Some(guard) = attempt() {
+            return guard;
+        }
+        turns.give_way();
+    }
+}
 
 /// A mutex. Unlike the operating system's it may be held by a simulated thread that waits.
 #[derive(Debug, Default)]
@@ -19,26 +31,14 @@ impl<T> Mutex<T> {
     /// Waits for the lock.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        match self.0.try_lock() {
-            Some(guard) => guard,
-            None => self.lock_busy(),
-        }
-    }
-
-    #[cold]
-    fn lock_busy(&self) -> MutexGuard<'_, T> {
-        let Some(turns) = turns() else { return self.0.lock() };
-        loop {
-            if let Some(guard) = self.0.try_lock() {
-                return guard;
-            }
-            turns.give_way();
-        }
+        point();
+        self.0.try_lock().unwrap_or_else(|| wait_busy(|| self.0.try_lock(), || self.0.lock()))
     }
 
     /// The lock, if nobody has it.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        point();
         self.0.try_lock()
     }
 
@@ -50,6 +50,45 @@ impl<T> Mutex<T> {
     /// The value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
+    }
+}
+
+/// A lock that many may share to read, or one have to write. As [`Mutex`] it may be held by a simulated thread that waits.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(parking_lot::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// A lock around `value`.
+    pub const fn new(value: T) -> Self {
+        Self(parking_lot::RwLock::new(value))
+    }
+
+    /// Waits until nobody writes.
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        point();
+        self.0.try_read().unwrap_or_else(|| wait_busy(|| self.0.try_read(), || self.0.read()))
+    }
+
+    /// Waits until nobody reads or writes.
+    #[inline]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        point();
+        self.0.try_write().unwrap_or_else(|| wait_busy(|| self.0.try_write(), || self.0.write()))
+    }
+
+    /// The lock to read, if nobody writes.
+    #[inline]
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        point();
+        self.0.try_read()
+    }
+
+    /// The lock to write, if nobody has it.
+    #[inline]
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        point();
+        self.0.try_write()
     }
 }
 

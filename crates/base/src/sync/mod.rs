@@ -14,9 +14,10 @@ mod thread;
 use std::cell::RefCell;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub use lock::{Condvar, Mutex};
+pub use lock::{Condvar, Mutex, RwLock};
 pub use parking_lot::MutexGuard;
 pub use thread::{JoinHandle, Scope, ScopedJoinHandle, current_number, scope, spawn};
 
@@ -34,6 +35,27 @@ pub trait Turns: Send + Sync + Debug {
     fn wake(&self, place: usize, all: bool);
     /// Somebody holds what the caller needs: returns after others have run.
     fn give_way(&self);
+    /// Another thread could as well go on from here: it is for the simulation to say whether one does.
+    fn point(&self) {}
+}
+
+/// Some thread of this process has been one of a simulation.
+static IS_SIMULATING: AtomicBool = AtomicBool::new(false);
+
+/// A place where the order of threads may matter: before a lock is taken, before what others change without one is
+/// looked at. On an ordinary thread one load.
+#[inline]
+pub fn point() {
+    if IS_SIMULATING.load(Ordering::Relaxed) {
+        point_simulated();
+    }
+}
+
+#[cold]
+fn point_simulated() {
+    if let Some(turns) = turns() {
+        turns.point();
+    }
 }
 
 thread_local! {
@@ -56,6 +78,7 @@ pub fn take_part<T>(turns: Arc<dyn Turns>, number: u64, work: impl FnOnce() -> T
             self.0.leave();
         }
     }
+    IS_SIMULATING.store(true, Ordering::Relaxed);
     turns.enter(number);
     TURNS.with(|mine| *mine.borrow_mut() = Some((Arc::clone(&turns), number)));
     let _leaves = Leaves(turns);

@@ -29,6 +29,9 @@ pub struct Verify {
     /// Seed of what is run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Run this one case: what a suite that found a broken promise printed
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["budget", "seed"])]
+    pub case: Option<String>,
     /// Directory on the fast disk to put stores in, for suites on real files [default: the temporary one]
     #[arg(long, value_name = "DIR")]
     pub fast: Option<PathBuf>,

@@ -35,6 +35,9 @@ pub fn run(args: &Verify) -> Outcome {
         print(&list(&chosen))?;
         return Ok(Exit::Ok);
     }
+    if let Some(case) = &args.case {
+        check_case(case, &chosen)?;
+    }
     let budgets =
         chosen.iter().map(|suite| budget(args, suite, chosen.len())).collect::<Result<Vec<_>, _>>()?;
     // New ones each time: what an earlier run left, or somebody else has there, is neither taken for this one's nor removed.
@@ -50,8 +53,14 @@ pub fn run(args: &Verify) -> Outcome {
         let progress = |done| bar.set_position(done);
         let start = SystemClock::new();
         let begun = start.now();
-        let order =
-            Order { budget, seed: args.seed, dirs: dirs.clone(), killed: &killed, progress: &progress };
+        let order = Order {
+            budget,
+            seed: args.seed,
+            dirs: dirs.clone(),
+            killed: &killed,
+            case: args.case.as_deref(),
+            progress: &progress,
+        };
         let outcome = (suite.run)(&order);
         let seconds = (start.now() - begun).as_secs_f64();
         bar.finish_and_clear();
@@ -96,6 +105,22 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Error> {
         })
     };
     names.iter().map(find).collect()
+}
+
+fn check_case(case: &str, chosen: &[&Suite]) -> Result<(), Error> {
+    let check = match chosen {
+        [suite] => suite.check_case,
+        _ => None,
+    };
+    let Some(check) = check else {
+        let takes: Vec<&str> =
+            SUITES.iter().filter(|suite| suite.check_case.is_some()).map(|suite| suite.name).collect();
+        let advice = format!("name the suite that printed it: {}", takes.join(" or "));
+        return Err(Error::invalid("--case is of one suite").advice(advice));
+    };
+    check(case).map_err(|what| {
+        Error::invalid(format!("--case {case:?}: {what}")).advice("give it as it was printed")
+    })
 }
 
 /// What `suite` is to run.

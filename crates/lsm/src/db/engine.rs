@@ -220,9 +220,10 @@ impl Engine {
         if self.closing.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        self.files.leaving.close();
         self.signal.raise();
         self.signal.wait_for(&*self.env.executor, || {
-            (self.work.lock().is_quiet() && !self.files.are_removed()).then_some(())
+            (self.work.lock().is_quiet() && !self.files.leaving.are_removed()).then_some(())
         });
         self.hotness.close();
         let flushed = self.log.lock().flush_at_close(self);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use kelvin_base::key::EXPIRES;
+use kelvin_base::sync::RwLock;
 use kelvin_base::{Sequence, hash64, seeded_bug};
-use parking_lot::RwLock;
 
 use super::claimed::Records;
 use super::claims::{ClaimId, Claims, Scope};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_base::sync::Mutex;
-use kelvin_base::{Error, Result, Sequence};
+use kelvin_base::{Error, Result, Sequence, seeded_bug};
 use kelvin_storage::{Create, IoMode, Storage, WriteFile};
 
 use super::format::{log_path, parse_log_name};
@@ -163,6 +163,25 @@ impl LogFiles {
         if self.storage.remove(&log_path(&self.dir, number)).is_ok() {
             self.state.lock().live.remove(&number);
         }
+    }
+
+    /// Removes the logs `numbers`, which a replay passed over behind a gap, for good: P2 hides them no sooner than a later log has a
+    /// record, and one without any may say that it was synced.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn remove_passed_over(&self, numbers: &[u64]) -> Result<()> {
+        if numbers.is_empty() || seeded_bug!("logs-behind-a-gap-stay") {
+            return Ok(());
+        }
+        for number in numbers {
+            let path = log_path(&self.dir, *number);
+            self.storage.remove(&path).map_err(|error| Error::io("remove a log", &path, error))?;
+            self.state.lock().live.remove(number);
+        }
+        self.storage
+            .sync_dir(&self.dir)
+            .map_err(|error| Error::io("sync the logs' directory", &self.dir, error))
     }
 
     /// Gives up every log below `needed`: keeps some of their files, removes the others.

@@ -7,7 +7,7 @@
 //!   new log), or lies behind a gap that an earlier recovery stopped at.
 //! - P3 A torn tail is fine if the next record continues. If it leaves a gap: `Corruption` when a sync mark in a later
 //!   log vouches for the older one; otherwise nothing behind the gap was synced, and replay stops there
-//!   (DESIGN promise 2). The caller need not remove the logs passed over: P2 hides them.
+//!   (DESIGN promise 2). The caller removes the logs passed over before it begins another.
 //!
 //! Tests: `tests/replay.rs`.
 

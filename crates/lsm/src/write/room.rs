@@ -107,7 +107,10 @@ impl Engine {
         }
         // Nothing is given up for want of room while files are on their way out. So they must be gone before it is asked what is due:
         // if the last one went after that, what is due now has not been asked.
-        if self.files.free_soon_and_tell() || !self.is_idle() || self.files.free_soon_and_tell() {
+        if self.files.leaving.free_soon_and_tell()
+            || !self.is_idle()
+            || self.files.leaving.free_soon_and_tell()
+        {
             return None;
         }
         if let Some(error) = self.health.background_error() {
@@ -120,7 +123,7 @@ impl Engine {
             let free = human_bytes(self.space.available(Tier::Fast, Priority::Essential).unwrap_or(0));
             let error = Error::new(ErrorKind::NoSpace, "the fast tier is full and nothing can be moved off it").tier(Tier::Fast);
             let room = format!("room for {} of writes, their log and their table", human_bytes(wanted));
-            match self.files.held_bytes(Tier::Fast) {
+            match self.files.leaving.held_bytes(Tier::Fast) {
                 0 => error.expected(room, free)
                     .advice("raise fast_capacity or slow_capacity, give a slow tier, or drop a keyspace; writing resumes by itself"),
                 held => error.expected(room, format!("{free}, and {} that iterators, or a backup, hold", human_bytes(held)))

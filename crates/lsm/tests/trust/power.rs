@@ -1,12 +1,14 @@
 //! Power losses at the moments where the crash test once found something missing: each defect by its own name.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use kelvin_base::{ManualClock, ManualExecutor};
 use kelvin_lsm::db::{Db, WriteOptions};
 use kelvin_lsm::options::{CompressionChoice, Durability, Env, Options};
-use kelvin_storage::crash::{CrashModel, CrashStorage};
-use kelvin_storage::fault::EIO;
+use kelvin_lsm::wal::replay;
+use kelvin_storage::crash::{CrashModel, CrashStorage, FileSystem};
+use kelvin_storage::fault::{EIO, Effect, Op, Rule};
 use kelvin_storage::{FaultStorage, Storage};
 
 fn options(disk: &CrashStorage) -> Options {
@@ -96,4 +98,32 @@ fn a_close_makes_everything_durable_whatever_its_level() {
     db.close().unwrap();
     let after = Db::open(options(&disk.crash_image(1, CrashModel::LOST))).unwrap();
     assert!(has(&after, "default", b"memory") && has(&after, "default", b"os"));
+}
+
+#[test]
+fn openings_that_write_nothing_miss_no_log_behind_a_gap() {
+    let disk = CrashStorage::new();
+    let process = Arc::new(FaultStorage::new(Arc::new(disk.clone()), 1));
+    let db = Db::open(options_on(process.clone())).unwrap();
+    db.put(b"before", b"v").unwrap();
+    // Goes on in another log.
+    process.add(Rule::new(Op::Append, Effect::Error(EIO)).on("*.wal").times(1));
+    db.put(b"failed", b"v").unwrap_err();
+    db.put(b"after", b"v").unwrap();
+    let mut gaps = 0;
+    for seed in 0..64 {
+        let image = disk.crash_image(seed, CrashModel::chosen(FileSystem::Writeback));
+        let logs = image.list(Path::new("/fast")).unwrap();
+        let mut numbers: Vec<u64> =
+            logs.iter().filter_map(|name| name.to_str()?.strip_suffix(".wal")?.parse().ok()).collect();
+        numbers.sort_unstable();
+        let replayed = replay(&image, Path::new("/fast"), &numbers, Some(0), &mut |_| Ok(())).unwrap();
+        gaps += u64::from(!replayed.dropped.is_empty());
+        for opening in 0..3 {
+            let db = Db::open(options(&image)).unwrap_or_else(|error| panic!("opening {opening}: {error}"));
+            assert!(has(&db, "default", b"before") || !has(&db, "default", b"after"), "a prefix");
+            db.close().unwrap();
+        }
+    }
+    assert!(gaps > 0, "the power loss took the end of one log and left the next");
 }

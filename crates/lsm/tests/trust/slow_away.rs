@@ -11,7 +11,7 @@ use kelvin_storage::DeadlineStorage;
 use kelvin_storage::deadline::Deadline;
 use kelvin_storage::fault::{EIO, ENODEV, Effect, Op, Rule};
 
-use crate::rig::{Rig, assert_filled, assert_says, fill, key};
+use crate::rig::{FAST, Rig, SLOW, assert_filled, assert_says, fill, key};
 
 #[test]
 fn reads_of_the_fast_tier_and_writes_go_on_and_the_rest_fails_until_it_is_back() {
@@ -63,6 +63,32 @@ fn scans_that_end_on_the_fast_tier_work_and_others_say_why_not() {
     let mut iter = db.iter(IterOptions::default()).unwrap();
     iter.seek_to_first().unwrap();
     assert_eq!(iter.key(), key('A', 0));
+}
+
+#[test]
+fn files_that_it_could_not_remove_go_once_it_is_back() {
+    let rig = Rig::new();
+    let db = Db::open(rig.filled()).unwrap();
+    let tables = || {
+        let named: usize = db.levels().iter().map(|level| level.tables).sum();
+        (named, rig.files(SLOW, ".tbl").len() + rig.files(FAST, ".tbl").len())
+    };
+    assert_eq!(tables().0, tables().1);
+    rig.slow.add(Rule::new(Op::Remove, Effect::Error(EIO)));
+    rig.fast.add(Rule::new(Op::Remove, Effect::Error(EIO)));
+    db.compact_range(None, None).unwrap();
+    rig.executor.run_all();
+    assert!(tables().1 > tables().0, "some could not be removed: {:?}", tables());
+    let used = db.stats().used_bytes;
+    rig.slow.clear();
+    rig.fast.clear();
+    rig.let_time_pass();
+    assert_eq!(tables().0, tables().1, "they go without a reopening");
+    let now = db.stats().used_bytes;
+    assert!(
+        now[0] < used[0] && now[1] < used[1],
+        "and so does what the books say they take: {used:?}, {now:?}"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! again finds every acknowledged write.
 
 use kelvin_base::ErrorKind;
-use kelvin_lsm::db::Db;
+use kelvin_lsm::db::{Db, WriteOptions};
 use kelvin_lsm::options::Durability;
 use kelvin_storage::fault::{EIO, Effect, Op, Rule};
 
@@ -51,6 +51,23 @@ fn a_failed_manifest_sync_makes_the_store_read_only_and_says_why() {
     fill(&db, 'b', 50);
     db.flush().unwrap();
     assert_filled(&db, 'b', 50);
+}
+
+#[test]
+fn a_close_says_so_if_it_loses_writes_that_were_acknowledged_in_memory() {
+    let rig = Rig::new();
+    let db = Db::open(rig.tiered()).unwrap();
+    db.put_with(b"in memory", b"v", &WriteOptions { durability: Some(Durability::Memory), ttl: None })
+        .unwrap();
+    rig.fast.add(Rule::new(Op::Flush, Effect::Error(EIO)).on("*.wal").times(1));
+    db.put(b"failed", b"v").unwrap_err();
+    rig.fast.add(Rule::new(Op::Sync, Effect::Error(EIO)).on("*.manifest").times(1));
+    db.keyspace("new").map(drop).unwrap_err();
+    assert_eq!(db.get(b"in memory").unwrap().as_deref(), Some(b"v".as_slice()));
+    let error = db.close().unwrap_err();
+    assert_says(&error, ErrorKind::ReadOnly, &["manifest"]);
+    let db = Db::open(rig.tiered()).unwrap();
+    assert_eq!(db.get(b"in memory").unwrap(), None);
 }
 
 #[test]

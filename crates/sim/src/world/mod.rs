@@ -2,6 +2,7 @@
 //!
 //! Of the threads one has the turn. It keeps it until it waits; the next is who became ready first. When nobody is ready the time jumps to where
 //! the first of those who sleep wakes up. So a run depends on its inputs alone, not on the machine, and takes as long as its computations do.
+//! In a [`World::shuffled`] one a seed says who is next, and whether one who could go on does.
 //! Computing itself takes no time here; who wants it to sleeps for it.
 //!
 //! Invariants: at most one thread runs; `now` never goes back; a thread is in one of `ready`, `busy`, `waiting` (with `asleep` beside it) or
@@ -21,6 +22,8 @@ use std::time::Duration;
 
 use kelvin_base::sync::{self, Turns};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub use clock::WorldClock;
 pub use cores::Cores;
@@ -48,8 +51,17 @@ struct State {
     /// When a wait ends at the latest, and its number: of those that end at one moment the first begun is the first to end.
     asleep: BinaryHeap<Reverse<(u64, u64)>>,
     waits: u64,
-    /// Nothing will ever happen again.
+    /// Nothing will ever happen again, or nothing that anybody waits for.
     is_stuck: bool,
+    shuffle: Option<Shuffle>,
+}
+
+/// Who chooses the order of threads.
+#[derive(Debug)]
+struct Shuffle {
+    random: Xoshiro256PlusPlus,
+    /// In how many of a million places another thread goes on.
+    switches_per_million: u32,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +81,19 @@ struct Waiting {
 impl World {
     /// Runs `work` as the first thread of a new world; what it starts must have ended when it returns.
     pub fn run<T>(work: impl FnOnce(&Arc<Self>) -> T) -> T {
-        let world = Arc::new(Self::default());
+        Self::run_as(State::default(), work)
+    }
+
+    /// As [`World::run`]; `seed` says which of those who are ready is next, and in which of the places where the order may matter, so
+    /// many of a million, another thread goes on.
+    pub fn shuffled<T>(seed: u64, switches_per_million: u32, work: impl FnOnce(&Arc<Self>) -> T) -> T {
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let shuffle = Some(Shuffle { random, switches_per_million });
+        Self::run_as(State { shuffle, ..State::default() }, work)
+    }
+
+    fn run_as<T>(state: State, work: impl FnOnce(&Arc<Self>) -> T) -> T {
+        let world = Arc::new(Self { state: Mutex::new(state), now: AtomicU64::new(0) });
         let number = world.begin();
         let turns: Arc<dyn Turns> = world.clone();
         sync::take_part(turns, number, || work(&world))
@@ -84,6 +108,14 @@ impl World {
     /// Lets `duration` pass for the calling thread.
     pub fn sleep(&self, duration: Duration) {
         self.wait(NOWHERE, Some(duration));
+    }
+
+    /// Ends the world: what waits panics. For who finds that nothing goes on any more though time passes.
+    pub fn give_up(&self) {
+        let mut state = self.state.lock();
+        state.is_stuck = true;
+        state.running = None;
+        state.give_turn();
     }
 
     /// Hands the turn of the calling thread on, and waits until it has it again.
@@ -107,7 +139,7 @@ impl World {
 
     /// Says in `running` who is next.
     fn choose(&self, state: &mut State) {
-        if let Some(next) = state.ready.pop_front() {
+        if let Some(next) = state.next_ready() {
             state.running = Some(next);
             return;
         }
@@ -132,6 +164,15 @@ impl State {
             .filter(|(index, _)| self.running.is_none_or(|next| next == *index));
         for (_, thread) in woken {
             thread.turn.notify_one();
+        }
+    }
+
+    /// Who of the ready ones is next.
+    fn next_ready(&mut self) -> Option<usize> {
+        let ready = self.ready.len();
+        match &mut self.shuffle {
+            Some(shuffle) if ready > 1 => self.ready.remove(shuffle.random.random_range(0..ready)),
+            _ => self.ready.pop_front(),
         }
     }
 
@@ -204,6 +245,23 @@ impl Turns for World {
         let mut state = self.state.lock();
         let me = state.me();
         state.busy.push(me);
+        self.hand_over(state, me);
+    }
+
+    fn point(&self) {
+        let mut state = self.state.lock();
+        let is_stuck = state.is_stuck;
+        let Some(shuffle) = &mut state.shuffle else { return };
+        if is_stuck || !shuffle.random.random_ratio(shuffle.switches_per_million, 1_000_000) {
+            return;
+        }
+        // What it did so far may be what others are waiting for.
+        state.retry_busy();
+        if state.ready.is_empty() {
+            return;
+        }
+        let me = state.me();
+        state.ready.push_back(me);
         self.hand_over(state, me);
     }
 }

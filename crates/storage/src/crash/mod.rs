@@ -31,21 +31,28 @@ pub use image::{CrashModel, FileSystem, Unsynced};
 /// Points between two kept states of the disk: an image replays fewer changes than this.
 const CHECKPOINT_INTERVAL: usize = 128;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Log {
+    /// Changes so far.
+    points: usize,
     changes: Vec<Change>,
     /// The disk before change `index * CHECKPOINT_INTERVAL`.
     checkpoints: Vec<Disk>,
     disk: Disk,
+    /// Neither of the lists is kept: images are of now alone.
+    forgets: bool,
 }
 
 impl Log {
     fn push(&mut self, change: Change) {
-        if self.changes.len().is_multiple_of(CHECKPOINT_INTERVAL) {
+        if !self.forgets && self.changes.len().is_multiple_of(CHECKPOINT_INTERVAL) {
             self.checkpoints.push(self.disk.clone());
         }
         self.disk.apply(&change);
-        self.changes.push(change);
+        self.points += 1;
+        if !self.forgets {
+            self.changes.push(change);
+        }
     }
 }
 
@@ -59,17 +66,18 @@ impl CrashLog {
     /// Changes so far. A point `p` is the moment after the first `p` changes: `0..=points()` are valid.
     #[must_use]
     pub fn points(&self) -> usize {
-        self.log.lock().changes.len()
+        self.log.lock().points
     }
 
-    /// One of the states that a power loss at `point` may leave; a later point than the last is the last.
+    /// One of the states that a power loss at `point` may leave; a later point than the last is the last, and so is
+    /// every point of a storage that forgets.
     #[must_use]
     pub fn image(&self, point: usize, seed: u64, model: CrashModel) -> CrashStorage {
         let log = self.log.lock();
-        let point = point.min(log.changes.len());
+        let point = point.min(log.points);
         let index = point / CHECKPOINT_INTERVAL;
         let image = match log.checkpoints.get(index) {
-            _ if point == log.changes.len() => image::choose(&log.disk, seed, model),
+            _ if point == log.points => image::choose(&log.disk, seed, model),
             Some(checkpoint) => {
                 let mut disk = checkpoint.clone();
                 for change in &log.changes[index * CHECKPOINT_INTERVAL..point] {
@@ -79,8 +87,9 @@ impl CrashLog {
             }
             None => image::choose(&log.disk, seed, model),
         };
+        let forgets = log.forgets;
         drop(log);
-        CrashStorage::from_image(image)
+        CrashStorage::from_image(image, forgets)
     }
 }
 
@@ -101,15 +110,31 @@ impl CrashStorage {
     /// An empty file system.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_disk(MemoryStorage::new(), Disk::default())
+        Self::with_log(MemoryStorage::new(), Log::default())
     }
 
-    fn with_disk(live: MemoryStorage, disk: Disk) -> Self {
-        let log = Log { changes: Vec::new(), checkpoints: Vec::new(), disk };
+    /// An empty file system of which images can be had of the present alone: for long runs. So it is with its images.
+    #[must_use]
+    pub fn forgetful() -> Self {
+        Self::with_log(MemoryStorage::new(), Log { forgets: true, ..Log::default() })
+    }
+
+    fn with_log(live: MemoryStorage, log: Log) -> Self {
         Self { live, log: CrashLog { log: Arc::new(Mutex::new(log)) } }
     }
 
-    fn from_image(image: image::Image) -> Self {
+    /// Changes how many bytes it can hold; what it holds stays.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.live.set_capacity(capacity_bytes);
+    }
+
+    /// Sum of the lengths of its files, bytes.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.live.used_bytes()
+    }
+
+    fn from_image(image: image::Image, forgets: bool) -> Self {
         let mut disk = Disk::default();
         disk.entries.extend(image.dirs.iter().map(|dir| (dir.clone(), None)));
         let live = MemoryStorage::new();
@@ -118,7 +143,7 @@ impl CrashStorage {
             disk.entries.extend(names.into_iter().map(|name| (name, Some(id))));
             disk.inodes.insert(id, disk::Inode { durable: content, pending: Vec::new() });
         }
-        Self::with_disk(live, disk)
+        Self::with_log(live, Log { disk, forgets, ..Log::default() })
     }
 
     /// The persistence points.
