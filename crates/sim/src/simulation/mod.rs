@@ -321,9 +321,11 @@ impl<'a> Simulation<'a> {
             if ended.is_err() {
                 self.world.give_up();
             }
-            for worker in workers {
-                worker.join().unwrap_or_else(|_| Err("a client panicked".to_owned()))?;
-            }
+            // All of them, whatever one says: a simulated thread may not wait for the others in any other way.
+            let joined: Vec<_> = workers.into_iter().map(sync::ScopedJoinHandle::join).collect();
+            joined
+                .into_iter()
+                .try_for_each(|worker| worker.unwrap_or_else(|_| Err("a client panicked".to_owned())))?;
             ended
         })?;
         self.tally.trace = life.trace();
