@@ -50,6 +50,8 @@ pub struct Broken {
 }
 
 type Outcome = Result<Done, Broken>;
+/// Says what is wrong with the text of a case.
+type CheckCase = fn(&str) -> Result<(), String>;
 
 /// A suite.
 pub struct Suite {
@@ -62,7 +64,7 @@ pub struct Suite {
     /// Sizes: small, night, release.
     pub sizes: [u64; 3],
     /// If it can run one case that is given as text: says what is wrong with that.
-    pub check_case: Option<fn(&str) -> Result<(), String>>,
+    pub check_case: Option<CheckCase>,
     /// Runs it.
     pub run: fn(&Order<'_>) -> Outcome,
 }
