@@ -17,6 +17,7 @@ use kelvin_table::{Block, BlockCache, Table};
 
 use crate::memory::{Closing, MemoryBudget, MemoryPart, Yielding};
 use crate::options::{Config, Env};
+use crate::removal::Removals;
 use crate::space::{Space, on_disk_bytes};
 use crate::tiers::{Purpose, TierHandle};
 use crate::version::{Slot, TableMeta, TableOpener};
@@ -186,6 +187,7 @@ pub struct Files {
     open: Arc<Mutex<OpenTables>>,
     clock: Arc<dyn Clock>,
     leaving: Arc<Mutex<Leaving>>,
+    removals: Arc<Removals>,
     told: Arc<Removed>,
 }
 
@@ -208,6 +210,9 @@ impl Files {
         let open: Arc<Mutex<OpenTables>> = Arc::default();
         memory.yields(Arc::clone(&blocks) as _);
         memory.closes(Arc::clone(&open) as _);
+        let executor = Arc::clone(&env.executor);
+        let removals =
+            Removals::new(tiers.clone(), space.clone(), Arc::clone(&executor), Arc::clone(&signal));
         Self {
             tiers,
             blocks,
@@ -215,11 +220,12 @@ impl Files {
             space,
             mode: config.table_io,
             write_buffer_bytes: config.write_buffer_bytes,
-            executor: Arc::clone(&env.executor),
+            executor,
             signal,
             open,
             clock: Arc::clone(&env.clock),
             leaving: Arc::default(),
+            removals,
             told: Arc::new(Removed(OnceLock::new())),
         }
     }
@@ -267,17 +273,14 @@ impl Files {
         let handle = self.tier(tier)?;
         let name = table_name(number);
         let how = Create { buffer_bytes: self.write_buffer_bytes, ..Create::new(self.mode) };
-        let file = handle.create(&name, how, purpose)?;
+        // A disk that did not answer in time may make it yet. No other file will have its number.
+        let file = handle.create(&name, how, purpose).inspect_err(|_| self.remove(tier, number))?;
         Ok((handle.path(&name), file))
     }
 
-    /// Removes the file of a table that is in no version. A file that cannot be removed now is an orphan that the
-    /// next opening removes.
+    /// Removes the file of a table that is in no version; later if it cannot be removed now.
     pub fn remove(&self, tier: Tier, number: u64) {
-        if let Ok(handle) = self.tier(tier) {
-            remove_table(handle, &self.space, number);
-            self.signal.raise();
-        }
+        self.removals.remove(tier, number);
     }
 
     /// Tells an error of a job that works on both tiers in the terms of the one whose file it names.
@@ -335,13 +338,6 @@ impl Files {
     }
 }
 
-fn remove_table(handle: &TierHandle, space: &Space, number: u64) {
-    let name = table_name(number);
-    if handle.remove_if_there(&name).is_ok() {
-        space.file_removed(handle.tier(), &name);
-    }
-}
-
 /// A table's file name.
 #[must_use]
 pub fn table_name(number: u64) -> String {
@@ -386,16 +382,15 @@ impl TableOpener for Files {
     fn delete(&self, meta: &TableMeta) {
         let mut leaving = self.leaving.lock();
         leaving.held.remove(&meta.number);
-        let Ok(handle) = self.tier(meta.tier) else { return };
         leaving.removals += 1;
         drop(leaving);
-        let (handle, space, signal) = (handle.clone(), self.space.clone(), Arc::clone(&self.signal));
-        let (leaving, number) = (Arc::clone(&self.leaving), meta.number);
+        let (removals, signal) = (Arc::clone(&self.removals), Arc::clone(&self.signal));
+        let (leaving, tier, number) = (Arc::clone(&self.leaving), meta.tier, meta.number);
         let told = Arc::clone(&self.told);
         self.executor.spawn(
             Lane::Housekeeping,
             Box::new(move || {
-                remove_table(&handle, &space, number);
+                removals.remove(tier, number);
                 let mut leaving = leaving.lock();
                 leaving.removals -= 1;
                 leaving.removed += 1;

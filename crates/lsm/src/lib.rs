@@ -24,6 +24,7 @@ pub mod options;
 pub mod promotion;
 pub mod read;
 pub mod recovery;
+pub mod removal;
 pub mod report;
 pub mod schedule;
 pub mod snapshot;

@@ -65,6 +65,17 @@ impl Line {
     }
 }
 
+/// A stretch of the x axis in which something holds, shown behind the lines.
+#[derive(Clone, Debug)]
+pub struct Band {
+    /// What the legend calls it; those of one name stand there once.
+    pub name: String,
+    /// Its colour.
+    pub colour: RGBColor,
+    /// Where it begins and ends.
+    pub ends: (f64, f64),
+}
+
 /// A plot of lines.
 #[derive(Clone, Debug, Default)]
 pub struct LinePlot {
@@ -78,6 +89,8 @@ pub struct LinePlot {
     pub lines: Vec<Line>,
     /// Places on the x axis where something begins, and what.
     pub marks: Vec<(f64, String)>,
+    /// Stretches of the x axis in which something holds.
+    pub bands: Vec<Band>,
     /// The legend stands above the lines, in room of its own, and not in the lower corner.
     pub has_legend_above: bool,
     /// How many labels the x axis has, about, and how each is written; `None` for plain numbers.
@@ -168,6 +181,16 @@ impl LinePlot {
             .y_label_formatter(&|value| number(*value))
             .light_line_style(WHITE)
             .draw()?;
+        for (index, band) in self.bands.iter().enumerate() {
+            let style = band.colour.mix(0.28).filled();
+            let (from, to) = band.ends;
+            let drawn = chart.draw_series([Rectangle::new([(from, 0.0), (to, top)], style)])?;
+            if self.bands[..index].iter().all(|before| before.name != band.name) {
+                drawn
+                    .label(band.name.clone())
+                    .legend(move |(x, y)| Rectangle::new([(x, y - 6), (x + 24, y + 6)], style));
+            }
+        }
         for (at, name) in &self.marks {
             chart.draw_series(LineSeries::new([(*at, 0.0), (*at, top)], BLACK.mix(0.4)))?;
             let place = (*at + right * 0.004, top * 0.985);
@@ -406,6 +429,9 @@ mod tests {
                 Line::new("limit", 1, vec![(0.0, 5.0), (1.0, 5.0)]).dashed(),
             ],
             marks: vec![(0.5, "a stage".into())],
+            bands: [(0.1, 0.2), (0.3, 0.4)]
+                .map(|ends| Band { name: "an outage".into(), colour: colour(4), ends })
+                .into(),
             x_label: Some((2, |_| "a label".into())),
             has_legend_above: false,
         };
@@ -415,6 +441,11 @@ mod tests {
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }
+        assert_eq!(
+            (svg.matches("an outage").count(), svg.matches("opacity=\"0.28\"").count()),
+            (1, 3),
+            "{svg}"
+        );
         assert!(LinePlot::default().draw().is_ok(), "nothing to show is no error");
     }
 
