@@ -241,12 +241,12 @@ fn hanging(world: &World) -> Option<String> {
     })
 }
 
-/// What a client has besides what it knows: a stack, and two iterators with a block of each level.
+/// What a client has besides what it knows: a stack, and two iterators with a block of each level. The memtable that one of them keeps is more.
 const CLIENT_BYTES: u64 = 512 << 10;
 
-/// What the clients hold, which is no memory of the store's.
+/// What the clients hold, which is no memory of the store's (decision 3).
 fn own_bytes(world: &World) -> u64 {
-    CLIENTS as u64 * CLIENT_BYTES
-        + world.maker.bytes()
-        + u64::from(world.setup.keys) * CLIENTS as u64 * size_of::<keys::Known>() as u64
+    let known = u64::from(world.setup.keys) * size_of::<keys::Known>() as u64;
+    let each = CLIENT_BYTES + world.memtable_bytes + known;
+    CLIENTS as u64 * each + world.maker.bytes()
 }

@@ -11,7 +11,7 @@ use super::phase::Phase;
 use super::sample::Sample;
 use super::{Soaked, word};
 use crate::html::{HEAD, escape};
-use crate::plot::{Band, Line, LinePlot, colour};
+use crate::plot::{BAND_OPACITY, Band, Line, LinePlot, colour};
 
 /// Times of faults are cut off at so many times the median of those of calm samples, so that the calm ones can be read.
 const TOP_OVER_CALM: f64 = 6.0;
@@ -33,9 +33,22 @@ fn colour_of(phase: Phase) -> Option<usize> {
 fn bands(soaked: &Soaked) -> Vec<Band> {
     let band = |span: &super::phase::Span| {
         let ends = (span.from.as_secs_f64(), span.to.unwrap_or(Duration::ZERO).as_secs_f64());
-        Some(Band { name: span.phase.name().to_owned(), colour: colour(colour_of(span.phase)?), ends })
+        Some(Band { colour: colour(colour_of(span.phase)?), ends })
     };
     soaked.spans.iter().filter_map(band).collect()
+}
+
+/// Which colour stands for what.
+fn legend() -> String {
+    let swatch = |phase: &Phase| {
+        let colour = colour(colour_of(*phase)?);
+        let (r, g, b) = (colour.0, colour.1, colour.2);
+        let name = phase.name();
+        Some(format!(
+            "<span style=\"background:rgba({r},{g},{b},{BAND_OPACITY});padding:.1em .6em;margin-right:.6em\">{name}</span>"
+        ))
+    };
+    [Phase::Load].iter().chain(&Phase::ROUND).filter_map(swatch).collect()
 }
 
 /// A line for a figure of the samples, where there is one.
@@ -185,7 +198,8 @@ pub fn page(soaked: &Soaked) -> Result<String> {
     for (title, caption, drawn) in plots_of_room(soaked).into_iter().chain(plots_of_work(soaked)) {
         let _written = writeln!(
             page,
-            "<h2>{title}</h2><figure>{}<figcaption>{}</figcaption></figure>",
+            "<h2>{title}</h2><p>{}</p><figure>{}<figcaption>{}</figcaption></figure>",
+            legend(),
             drawn?,
             escape(caption)
         );

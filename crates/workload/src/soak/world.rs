@@ -49,6 +49,8 @@ pub struct World {
     start: Duration,
     /// The same on the wall clock, milliseconds since 1970.
     pub unix_start_ms: u64,
+    /// Bytes of the store's memtables.
+    pub memtable_bytes: u64,
     /// What is done to the store.
     pub phases: Phases,
     /// What the keys of each client hold. A client holds its own while it does something with them.
@@ -85,6 +87,7 @@ impl World {
             maker: Maker::new(setup.seed)?,
             disks,
             env,
+            memtable_bytes: db.config().memtable_bytes,
             db: Mutex::new(Some(db)),
             start,
             unix_start_ms,
