@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin::{Db, IterOptions, Tier};
+use kelvin::{Db, ErrorKind, IterOptions, Tier};
 use kelvin_storage::fault::{EIO, ENODEV, ENOSPC, Effect, Op, Rule};
 use kelvin_storage::{OsStorage, Storage};
 use rand::{RngExt, SeedableRng};
@@ -86,24 +86,42 @@ impl Chaos {
     fn meet(&mut self, phase: Phase, time: Duration) -> Check {
         let world = Arc::clone(&self.world);
         let [fast, slow] = &world.disks;
+        let refused = |at: usize| world.meters.iter().map(|meter| meter.refusals()[at]).sum::<u64>();
+        let failures = || world.stats().map_or(0, |stats| stats.background_failures);
+        let before = (refused(0), refused(1), failures());
+        let begun = world.now();
+        let latest = begun + time * UNMET_MAX;
+        let full = |files: &str| FULL.map(|op| Rule::new(op, Effect::Error(ENOSPC)).on(files));
         match phase {
             Phase::Load | Phase::Calm => return Ok(()),
             Phase::Checkpoint => return self.did(Kind::Checkpoint, Self::checkpoint),
             Phase::Reopen => return self.did(Kind::Reopen, Self::reopen),
-            Phase::SlowAway => slow.away(if self.random.random() { EIO } else { ENODEV }),
+            Phase::SlowAway => {
+                // It begins where what was read by a compaction is removed.
+                let injected = slow.injected();
+                slow.add(Rule::new(Op::Remove, Effect::Error(EIO)));
+                world.wait_until(latest, || slow.injected() > injected);
+                slow.away(if self.random.random() { EIO } else { ENODEV });
+            }
             Phase::SlowHangs => slow.add(Rule::any(Effect::Stall)),
-            Phase::FastFull => FULL.iter().for_each(|op| fast.add(Rule::new(*op, Effect::Error(ENOSPC)))),
-            Phase::SlowFull => FULL.iter().for_each(|op| slow.add(Rule::new(*op, Effect::Error(ENOSPC)))),
+            Phase::FastFull => {
+                // First there is room for logs, but not for what a flush writes, and then for nothing.
+                full("*.tbl").into_iter().for_each(|rule| fast.add(rule));
+                flush_without_room(&world)?;
+                full("*").into_iter().for_each(|rule| fast.add(rule));
+            }
+            Phase::SlowFull => full("*").into_iter().for_each(|rule| slow.add(rule)),
         }
-        let refused = |at: usize| world.meters.iter().map(|meter| meter.refusals()[at]).sum::<u64>();
-        let before = (refused(0), refused(1), slow.injected());
-        let is_met = || match phase {
-            Phase::FastFull => refused(1) > before.1,
-            Phase::SlowFull => slow.injected() > before.2,
-            _ => refused(0) > before.0,
+        // By clients, and by the background work, which leaves something behind.
+        let is_met = || {
+            failures() > before.2
+                && match phase {
+                    Phase::FastFull => refused(1) > before.1,
+                    Phase::SlowFull => true,
+                    _ => refused(0) > before.0,
+                }
         };
-        let begun = world.now();
-        world.wait_until(begun + time * UNMET_MAX, || world.now() >= begun + time && is_met());
+        world.wait_until(latest, || world.now() >= begun + time && is_met());
         let kind = match phase {
             Phase::SlowAway => Kind::SlowAway,
             Phase::SlowHangs => Kind::SlowHangs,
@@ -251,6 +269,16 @@ impl Chaos {
             }
         }
         world.close()
+    }
+}
+
+/// A flush is told that there is no room for its table.
+fn flush_without_room(world: &World) -> Check {
+    match world.db()?.flush() {
+        Err(error) if error.kind() != ErrorKind::NoSpace => {
+            Err(format!("a flush without room fails: {error}"))
+        }
+        _ => Ok(()),
     }
 }
 
