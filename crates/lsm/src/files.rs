@@ -193,7 +193,8 @@ impl Files {
         let handle = self.tier(tier)?;
         let name = table_name(number);
         let how = Create { buffer_bytes: self.write_buffer_bytes, ..Create::new(self.mode) };
-        let file = handle.create(&name, how, purpose)?;
+        // A disk that did not answer in time may make it yet. No other file will have its number.
+        let file = handle.create(&name, how, purpose).inspect_err(|_| self.remove(tier, number))?;
         Ok((handle.path(&name), file))
     }
 

@@ -56,7 +56,15 @@ impl Engine {
         if self.wals.count() > LOGS_UNFLUSHED_MAX {
             context.cancel = Arc::default();
         }
-        let metas = Self::write_level_zero(&imms, &context)?;
+        let metas = match Self::write_level_zero(&imms, &context) {
+            Err(error) => {
+                if seeded_bug!("failed-flush-keeps-its-room") {
+                    std::mem::forget(reservation);
+                }
+                return Err(error);
+            }
+            Ok(metas) => metas,
+        };
         let mut edit = Edit::default();
         let mut written = 0;
         for meta in &metas {

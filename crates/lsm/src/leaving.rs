@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kelvin_base::sync::Mutex;
-use kelvin_base::{Clock, Executor, Lane, Signal, Tier, seeded_bug};
+use kelvin_base::{Clock, ErrorKind, Executor, Lane, Result, Signal, Tier, seeded_bug};
 
 use crate::files::table_name;
 use crate::options::Env;
@@ -24,7 +24,7 @@ use crate::version::TableMeta;
 /// take longer.
 const READ_MAX: Duration = Duration::from_secs(1);
 /// What could not be removed is tried again after so long, then after twice as long each time.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// But at least so often.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
@@ -165,7 +165,7 @@ impl Leaving {
 
     /// Removes the file of table `number`.
     pub fn remove(self: &Arc<Self>, handle: &TierHandle, number: u64) {
-        if !self.try_remove(handle, number) {
+        if self.try_remove(handle, number).is_err() {
             self.keep_stuck(vec![(handle.clone(), number)]);
         }
         self.signal.raise();
@@ -183,9 +183,20 @@ impl Leaving {
             .spawn(Lane::Housekeeping, Box::new(move || leaving.remove_all(vec![(handle, number)], 1)));
     }
 
-    /// Removes `files`, which count as `removals`, and tells who waits.
+    /// Removes `files`, which count as `removals`, and tells who waits. Of those on a tier that is away only the first is tried.
     fn remove_all(self: &Arc<Self>, mut files: Vec<(TierHandle, u64)>, removals: usize) {
-        files.retain(|(handle, number)| !self.try_remove(handle, *number));
+        let mut away = None;
+        files.retain(|(handle, number)| {
+            let tier = Some(handle.tier());
+            if away == tier {
+                return true;
+            }
+            let Err(error) = self.try_remove(handle, *number) else { return false };
+            if error.kind() == ErrorKind::TierUnavailable {
+                away = tier;
+            }
+            true
+        });
         self.keep_stuck(files);
         let mut state = self.state.lock();
         state.removals -= removals;
@@ -198,18 +209,16 @@ impl Leaving {
         self.signal.raise();
     }
 
-    fn try_remove(&self, handle: &TierHandle, number: u64) -> bool {
+    fn try_remove(&self, handle: &TierHandle, number: u64) -> Result<()> {
         let name = table_name(number);
-        let is_gone = handle.remove_if_there(&name).is_ok();
-        if is_gone {
-            self.space.file_removed(handle.tier(), &name);
-        }
-        is_gone
+        handle.remove_if_there(&name)?;
+        self.space.file_removed(handle.tier(), &name);
+        Ok(())
     }
 
     /// Will try to remove `files` again.
     fn keep_stuck(self: &Arc<Self>, files: Vec<(TierHandle, u64)>) {
-        if files.is_empty() || seeded_bug!("what-could-not-be-removed-is-forgotten") {
+        if files.is_empty() || seeded_bug!("removal-is-not-tried-again") {
             return;
         }
         let mut state = self.state.lock();

@@ -298,6 +298,8 @@ pub struct Stats {
     pub background_error: Option<String>,
     /// Bytes all files take now, by tier.
     pub used_bytes: [u64; 2],
+    /// Set aside for work under way, by tier; what the tracker always keeps free for its next step is not counted.
+    pub reserved_bytes: [u64; 2],
     /// The most they took, by tier.
     pub used_bytes_max: [u64; 2],
     /// The capacities, by tier; `None` for as much as the disk has.
@@ -367,7 +369,6 @@ impl Engine {
         let gets = reads.memtable.get() + reads.promotion.get() + reads.absent.get() + in_tree;
         let both = |of: &dyn Fn(Tier) -> u64| Tier::ALL.map(of);
         let (events, events_lost) = self.events.counts();
-        let pair = |of: &[Counter; 2]| [of[0].get(), of[1].get()];
         let with_scans = |gets: &[Counter; 2], scans: &[Counter; 2]| {
             both(&|tier| gets[tier.index()].get() + scans[tier.index()].get())
         };
@@ -402,12 +403,13 @@ impl Engine {
             flushed_bytes: work.flushed_bytes.get(),
             compactions: work.compactions.get(),
             trivial_moves: work.trivial_moves.get(),
-            compaction_read_bytes: pair(&work.compaction_read_bytes),
-            compaction_written_bytes: pair(&work.compaction_written_bytes),
+            compaction_read_bytes: work.compaction_read_bytes.each_ref().map(Counter::get),
+            compaction_written_bytes: work.compaction_written_bytes.each_ref().map(Counter::get),
             boundary: work.boundary.get(),
             background_failures: work.failures.get(),
             background_error: self.told_error(),
             used_bytes: both(&|tier| self.space.used(tier)),
+            reserved_bytes: both(&|tier| self.reserved_bytes(tier)),
             used_bytes_max: both(&|tier| self.space.stats(tier).used_max_bytes),
             capacity_bytes: Tier::ALL.map(|tier| self.space.capacity(tier)),
             device_read_bytes: device(|count| count.read_bytes),
@@ -456,6 +458,11 @@ fn hot_level(versions: &[Arc<Version>]) -> HotLevelStats {
 }
 
 impl Engine {
+    fn reserved_bytes(&self, tier: Tier) -> u64 {
+        let of_tracker = if tier == Tier::Fast { self.hotness.ahead_bytes() } else { 0 };
+        self.space.stats(tier).reserved_bytes.saturating_sub(of_tracker)
+    }
+
     fn told_error(&self) -> Option<String> {
         let error = self.health.fatal().or_else(|| self.health.background_error());
         error.map(|error| error.to_string())

@@ -5,6 +5,7 @@
 //! threads in a time of its own, [`simulation`] there with all faults at once.
 
 pub mod args;
+pub mod checks;
 pub mod crash;
 pub mod executor;
 pub mod faults;

@@ -29,6 +29,17 @@ pub struct Order<'a> {
     pub case: Option<&'a str>,
     /// Told of each step: what has been done so far.
     pub progress: &'a (dyn Fn(u64) + Sync),
+    /// Given what a suite has to show besides its outcome, whichever that is.
+    pub show: &'a dyn Fn(Shown),
+}
+
+/// What a suite has to show besides its outcome.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Figures for machines.
+    pub figures: serde_json::Value,
+    /// A page of HTML that needs nothing else.
+    pub page: String,
 }
 
 /// A suite that found nothing wrong.
@@ -69,8 +80,8 @@ pub struct Suite {
     pub run: fn(&Order<'_>) -> Outcome,
 }
 
-/// All of them.
-pub const SUITES: [Suite; 6] = [
+/// Those of this crate. `kelvin-workload` has one more.
+pub static SUITES: [Suite; 6] = [
     Suite {
         name: "model",
         about: "random operations under 25 configurations answer as a sorted map does",
@@ -120,12 +131,6 @@ pub const SUITES: [Suite; 6] = [
         run: kills,
     },
 ];
-
-/// The suite of this name.
-#[must_use]
-pub fn suite(name: &str) -> Option<&'static Suite> {
-    SUITES.iter().find(|suite| suite.name == name)
-}
 
 /// Operations of one seed under one configuration, at most.
 const MODEL_ROUND: u64 = 100_000;

@@ -1,5 +1,4 @@
 //! The whole store in simulated time, with all faults at once, small; `kelvin verify simulation` runs it at any size.
-#![allow(missing_docs)]
 
 use kelvin_sim::simulation::{Case, Tally, run};
 

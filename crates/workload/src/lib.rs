@@ -2,7 +2,7 @@
 //!
 //! [`options`] says what to run, [`generate`] makes keys, values and the order of operations from a seed,
 //! [`subject`] is the store under test, [`runner`] loads it and drives it, [`report`] and [`html`] show what came of
-//! it, [`compare`] runs two systems in turn, [`trace`] replays production traces. Every value read is checked: a wrong one fails the run.
+//! it, [`compare`] runs two systems in turn, [`trace`] replays production traces, [`soak`] keeps a store at work for hours while its disks fail. Every value read is checked: a wrong one fails the run.
 //! DESIGN section 12. Tests stand beside each module.
 
 pub mod best;
@@ -21,6 +21,7 @@ pub mod report;
 pub mod runner;
 pub mod samples;
 pub mod simulate;
+pub mod soak;
 pub mod stages;
 pub mod subject;
 pub mod systems;

@@ -65,6 +65,18 @@ impl Line {
     }
 }
 
+/// A stretch of the x axis in which something holds, shown behind the lines. The page says which colour stands for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Band {
+    /// Its colour, of which it has [`BAND_OPACITY`].
+    pub colour: RGBColor,
+    /// Where it begins and ends.
+    pub ends: (f64, f64),
+}
+
+/// How much of its colour a band has.
+pub const BAND_OPACITY: f64 = 0.28;
+
 /// A plot of lines.
 #[derive(Clone, Debug, Default)]
 pub struct LinePlot {
@@ -78,6 +90,8 @@ pub struct LinePlot {
     pub lines: Vec<Line>,
     /// Places on the x axis where something begins, and what.
     pub marks: Vec<(f64, String)>,
+    /// Stretches of the x axis in which something holds.
+    pub bands: Vec<Band>,
     /// The legend stands above the lines, in room of its own, and not in the lower corner.
     pub has_legend_above: bool,
     /// How many labels the x axis has, about, and how each is written; `None` for plain numbers.
@@ -168,6 +182,10 @@ impl LinePlot {
             .y_label_formatter(&|value| number(*value))
             .light_line_style(WHITE)
             .draw()?;
+        let bands = self.bands.iter().map(|Band { colour, ends: (from, to) }| {
+            Rectangle::new([(*from, 0.0), (*to, top)], colour.mix(BAND_OPACITY).filled())
+        });
+        chart.draw_series(bands)?;
         for (at, name) in &self.marks {
             chart.draw_series(LineSeries::new([(*at, 0.0), (*at, top)], BLACK.mix(0.4)))?;
             let place = (*at + right * 0.004, top * 0.985);
@@ -406,6 +424,7 @@ mod tests {
                 Line::new("limit", 1, vec![(0.0, 5.0), (1.0, 5.0)]).dashed(),
             ],
             marks: vec![(0.5, "a stage".into())],
+            bands: vec![Band { colour: colour(4), ends: (0.1, 0.2) }],
             x_label: Some((2, |_| "a label".into())),
             has_legend_above: false,
         };
@@ -415,6 +434,7 @@ mod tests {
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }
+        assert!(svg.contains("opacity=\"0.28\" fill=\"#E69F00\""), "{svg}");
         assert!(LinePlot::default().draw().is_ok(), "nothing to show is no error");
     }
 

@@ -1,7 +1,7 @@
 //! The seeded bugs: where each stands in the code says its `seeded_bug!`; here stands the hazard it is a case of, and the test that
 //! was written for that hazard. Run by `mod.rs` beside.
 
-use super::Suite::{self, Crash, Faults, Kills, Linear, Lsm, Ralt, Trust};
+use super::Suite::{self, Crash, Faults, Kills, Linear, Lsm, Ralt, Soak, Trust};
 
 /// A deliberate defect.
 pub(super) struct Bug {
@@ -31,6 +31,7 @@ const ADVISORY: &str = "copies are advisory";
 const ACKNOWLEDGED: &str = "acknowledged at a level it has not reached";
 const ATOMIC: &str = "compare-and-set beside other writers";
 const LIMITS: &str = "memory and capacity are limits";
+const LEFT_OVER: &str = "what a fault leaves behind adds up";
 
 /// All of them, by hazard.
 pub(super) const BUGS: &[Bug] = &[
@@ -396,6 +397,18 @@ pub(super) const BUGS: &[Bug] = &[
         "compaction::pick::hot::tests::no_step_of_a_merge_reads_more_than_is_set_aside_for_one",
     ),
     bug(
+        "removal-is-not-tried-again",
+        LEFT_OVER,
+        Trust,
+        "slow_away::files_that_could_not_be_removed_while_the_slow_tier_was_away_go_once_it_is_back",
+    ),
+    bug(
+        "failed-flush-keeps-its-room",
+        LEFT_OVER,
+        Soak,
+        "a_store_at_work_keeps_its_promises_through_every_fault",
+    ),
+    bug(
         "promotion-without-room",
         LIMITS,
         Lsm,
@@ -425,12 +438,6 @@ pub(super) const BUGS: &[Bug] = &[
         TRACKER,
         Ralt,
         "state::tests::a_state_with_any_byte_changed_is_not_read",
-    ),
-    bug(
-        "what-could-not-be-removed-is-forgotten",
-        LIMITS,
-        Trust,
-        "slow_away::files_that_it_could_not_remove_go_once_it_is_back",
     ),
     bug(
         "logs-behind-a-gap-stay",

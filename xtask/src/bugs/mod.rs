@@ -37,6 +37,8 @@ pub(crate) enum Suite {
     Kills,
     /// Concurrent histories.
     Linear,
+    /// A store at work while its disks fail.
+    Soak,
     /// Random operations against the model.
     Model,
 }
@@ -52,6 +54,7 @@ impl Suite {
             Self::Faults => ("kelvin-sim", "faults"),
             Self::Kills => ("kelvin-sim", "kills"),
             Self::Linear => ("kelvin-sim", "linear"),
+            Self::Soak => ("kelvin-workload", "soak"),
             Self::Model => ("kelvin-sim", "model"),
         }
     }

@@ -18,7 +18,8 @@ code is 3. The stores it was found in stay where they are if they lie in files, 
 Examples:
   kelvin verify                                    every suite, small
   kelvin verify kills --budget 1000 --fast /nvme/v --slow /hdd/v
-  kelvin verify linear --budget 1 --seed 77")]
+  kelvin verify linear --budget 1 --seed 77
+  kelvin verify soak --budget 3600 --fast /nvme/v --slow /hdd/v --html soak.html")]
 pub struct Verify {
     /// Suites [default: all]
     #[arg(value_name = "SUITE")]
@@ -38,6 +39,9 @@ pub struct Verify {
     /// The same on the slow disk [default: the temporary one]
     #[arg(long, value_name = "DIR")]
     pub slow: Option<PathBuf>,
+    /// Write a report with plots over time to this file, for the suite soak
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Say what suites there are and how much each size is, and end
     #[arg(long)]
     pub list: bool,

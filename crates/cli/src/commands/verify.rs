@@ -1,19 +1,22 @@
 //! `kelvin verify`: runs the suites of the promises.
 //!
-//! The suites are the crate `kelvin-sim`'s; here are sizes, places and what is printed. Tests: `crates/cli/tests/cli/verify.rs`.
+//! The suites are the crates `kelvin-sim`'s and `kelvin-workload`'s; here are sizes, places and what is printed. Tests: `crates/cli/tests/cli/verify.rs`.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::Path;
 
 use kelvin::{Clock, Error, SystemClock};
 use kelvin_sim::args::Args;
 use kelvin_sim::kills::child;
-use kelvin_sim::verify::{Broken, Done, Order, SUITES, Suite, suite};
+use kelvin_sim::verify::{Broken, Done, Order, SUITES, Shown, Suite};
 use kelvin_storage::{OsStorage, Storage};
+use kelvin_workload::soak;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::args::verify::Verify;
+use crate::commands::bench::write;
 use crate::exit::{Exit, Outcome};
 use crate::output::{Paint, grouped, lines, print, print_json, table};
 use crate::progress;
@@ -38,6 +41,11 @@ pub fn run(args: &Verify) -> Outcome {
     if let Some(case) = &args.case {
         check_case(case, &chosen)?;
     }
+    if args.html.is_some() && chosen.iter().all(|suite| suite.name != soak::SUITE.name) {
+        return Err(Error::invalid("none of these suites has plots to show")
+            .advice("name soak, or leave out --html")
+            .into());
+    }
     let budgets =
         chosen.iter().map(|suite| budget(args, suite, chosen.len())).collect::<Result<Vec<_>, _>>()?;
     // New ones each time: what an earlier run left, or somebody else has there, is neither taken for this one's nor removed.
@@ -53,6 +61,8 @@ pub fn run(args: &Verify) -> Outcome {
         let progress = |done| bar.set_position(done);
         let start = SystemClock::new();
         let begun = start.now();
+        let shown = RefCell::new(None);
+        let show = |one: Shown| *shown.borrow_mut() = Some(one);
         let order = Order {
             budget,
             seed: args.seed,
@@ -60,6 +70,7 @@ pub fn run(args: &Verify) -> Outcome {
             killed: &killed,
             case: args.case.as_deref(),
             progress: &progress,
+            show: &show,
         };
         let outcome = (suite.run)(&order);
         let seconds = (start.now() - begun).as_secs_f64();
@@ -67,7 +78,11 @@ pub fn run(args: &Verify) -> Outcome {
         if !args.output.json {
             print(&as_text(suite, &outcome, seconds))?;
         }
-        told.push(as_json(suite, &outcome, seconds));
+        let shown = shown.into_inner();
+        if let (Some(path), Some(shown)) = (&args.html, &shown) {
+            write(path, &shown.page)?;
+        }
+        told.push(as_json(suite, &outcome, seconds, shown));
         if outcome.is_err() {
             // What it was found in is wanted.
             let _kept = places.map(TempDir::keep);
@@ -94,13 +109,18 @@ fn print_all(args: &Verify, told: &[Value]) -> std::io::Result<()> {
     if args.output.json { print_json(&json!({ "suites": told })) } else { Ok(()) }
 }
 
+/// All there are.
+fn suites() -> impl Iterator<Item = &'static Suite> {
+    SUITES.iter().chain([&soak::SUITE])
+}
+
 fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Error> {
     if names.is_empty() {
-        return Ok(SUITES.iter().collect());
+        return Ok(suites().collect());
     }
-    let there_are = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
+    let there_are = || suites().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
     let find = |name: &String| {
-        suite(name).ok_or_else(|| {
+        suites().find(|suite| suite.name == name).ok_or_else(|| {
             Error::invalid(format!("there is no suite {name:?}")).advice(format!("there are {}", there_are()))
         })
     };
@@ -170,7 +190,7 @@ fn as_text(suite: &Suite, outcome: &Result<Done, Broken>, seconds: f64) -> Strin
     }
 }
 
-fn as_json(suite: &Suite, outcome: &Result<Done, Broken>, seconds: f64) -> Value {
+fn as_json(suite: &Suite, outcome: &Result<Done, Broken>, seconds: f64, shown: Option<Shown>) -> Value {
     let mut told =
         json!({ "suite": suite.name, "counts": suite.unit, "seconds": seconds, "holds": outcome.is_ok() });
     match outcome {
@@ -182,6 +202,9 @@ fn as_json(suite: &Suite, outcome: &Result<Done, Broken>, seconds: f64) -> Value
             told["broken"] = json!(what);
             told["again"] = json!(format!("kelvin verify {again}"));
         }
+    }
+    if let Some(shown) = shown {
+        told["figures"] = shown.figures;
     }
     told
 }

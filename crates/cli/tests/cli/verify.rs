@@ -28,7 +28,31 @@ fn each_suite_runs_at_the_size_that_is_asked_for() {
     let text = stdout(kelvin().args(["verify", "linear", "--budget", "1"]));
     assert!(text.contains("holds") && text.contains("1 histories in"), "{text}");
     let list = stdout(kelvin().args(["verify", "--list"]));
-    assert!(["model", "crash", "faults", "linear", "kills"].iter().all(|name| list.contains(name)), "{list}");
+    assert!(
+        ["model", "crash", "faults", "linear", "kills", "soak"].iter().all(|name| list.contains(name)),
+        "{list}"
+    );
+}
+
+#[test]
+fn a_soak_tells_samples_over_time_and_writes_a_page_of_plots() {
+    let place = Place::new();
+    let page = place.path("soak.html");
+    let mut command = kelvin();
+    command.args(["verify", "soak", "--budget", "5", "--json", "--fast"]).arg(place.path("fast"));
+    command.arg("--slow").arg(place.path("slow")).arg("--html").arg(&page);
+    let told: serde_json::Value = serde_json::from_str(&stdout(&mut command)).unwrap();
+    let told = &told["suites"][0];
+    assert!(told["holds"] == true && told["count"].as_u64() >= Some(3), "{told}");
+    let samples = told["figures"]["samples"].as_array().unwrap();
+    assert!(samples.len() >= 3, "{told}");
+    for sample in samples {
+        let used = sample["fast_used_bytes"].as_u64().unwrap();
+        assert!(used <= told["figures"]["fast_capacity"].as_u64().unwrap(), "{sample}");
+        assert!(sample["phase"].is_string() && sample["reads"].is_object(), "{sample}");
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.matches("<svg").count() == 7 && page.contains("slow disk hangs"));
 }
 
 #[test]
@@ -38,6 +62,7 @@ fn nonsense_is_refused() {
         (&["--budget", "5"], "name the suite"),
         (&["model", "--budget", "much"], "small, night, release, or a number of operations"),
         (&["model", "--budget", "0"], "is no size"),
+        (&["model", "--html", "x.html"], "none of these suites has plots"),
     ] {
         let (code, told) = failure(kelvin().arg("verify").args(args));
         assert!(code == 2 && told.contains(word), "{code} {told}");

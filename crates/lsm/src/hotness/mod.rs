@@ -243,6 +243,11 @@ impl Tracking {
         }
     }
 
+    /// Room set aside for the tracker's next step now, bytes.
+    pub(crate) fn ahead_bytes(&self) -> u64 {
+        self.files.as_ref().map_or(0, BookedStorage::ahead_bytes)
+    }
+
     /// Bytes of the room for the tracker's next step that there are not.
     fn lacking_bytes(&self) -> u64 {
         self.files.as_ref().map_or(0, BookedStorage::lacking_bytes)

@@ -118,7 +118,6 @@ impl BookedStorage {
     }
 
     /// Room set aside for the next step now, bytes.
-    #[cfg(test)]
     pub(super) fn ahead_bytes(&self) -> u64 {
         self.ahead.lock().as_ref().map_or(0, Reservation::left_bytes)
     }

@@ -38,6 +38,7 @@ impl Stats {
             ("device_read_bytes", self.device_read_bytes),
             ("device_written_bytes", self.device_written_bytes),
             ("used_bytes", self.used_bytes),
+            ("reserved_bytes", self.reserved_bytes),
             ("used_bytes_max", self.used_bytes_max),
         ] {
             rows.push((format!("{name}.fast"), tiers[0]));

@@ -10,7 +10,7 @@ use kelvin_lsm::compaction::pick::Forced;
 
 use super::{KEYS, Place, Said, WRITERS, Write, key, progress};
 use crate::args::Args;
-use crate::model::Check;
+use crate::checks::Check;
 
 /// Opens the store that `args` name and writes until it is killed.
 ///

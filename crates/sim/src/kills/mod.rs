@@ -23,7 +23,7 @@ use kelvin_base::{Clock, SystemClock, Tier};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::model::Check;
+use crate::checks::Check;
 
 /// Threads that write.
 pub const WRITERS: u8 = 3;

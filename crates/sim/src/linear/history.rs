@@ -15,7 +15,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{Call, NONE, Op, Value, check};
-use crate::model::{Check, Moved};
+use crate::checks::Check;
+use crate::model::Moved;
 use crate::settings::{Configuration, open};
 
 /// Clients of a history.

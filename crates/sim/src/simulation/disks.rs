@@ -11,8 +11,8 @@ use kelvin_base::Clock;
 use kelvin_storage::crash::{CrashModel, CrashStorage};
 use kelvin_storage::fault::{EIO, Effect, FaultStorage, Rule};
 
+use crate::checks::Check;
 use crate::harm::tables_in;
-use crate::model::Check;
 
 /// The fast disk and the slow one.
 #[derive(Clone, Debug)]

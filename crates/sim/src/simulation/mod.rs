@@ -28,7 +28,8 @@ use life::{GRACE, Life, Stop};
 use rand::RngExt;
 use weather::{Ending, Fault, Turn, random_of};
 
-use crate::model::{Moved, audit, tables_are_named};
+use crate::checks::{audit, tables_are_named};
+use crate::model::Moved;
 use crate::settings::{self, Configuration, base};
 use crate::world::{World, WorldClock};
 

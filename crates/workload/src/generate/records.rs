@@ -59,6 +59,12 @@ impl Records {
         Self { noise_size: 0, is_sparse: true, ..self }
     }
 
+    /// What they are made of takes so much memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.pool.len() as u64
+    }
+
     /// Bytes of a key and its value.
     #[must_use]
     pub fn record_bytes(&self) -> u64 {

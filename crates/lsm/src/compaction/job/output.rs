@@ -138,13 +138,14 @@ impl<'a> OutputWriter<'a> {
         }
         let Some(open) = &self.open else { return false };
         let bytes = open.writer.estimated_size_bytes();
-        let ended_bytes = self.ended_bytes;
+        // What a block takes is less once it is compressed.
+        let span_bytes = bytes.saturating_sub(self.ended_bytes);
         if self.grandparent > before {
             self.ended_bytes = bytes;
         }
         bytes >= self.shape.target_bytes
             || self.overlapped_bytes > self.shape.overlap_bytes_max
-            || self.grandparent > before && self.is_last_to_align(bytes, bytes - ended_bytes)
+            || self.grandparent > before && self.is_last_to_align(bytes, span_bytes)
     }
 
     /// True if the open table, at the end of one below that took `span_bytes` of it, is better cut here: it is half full, and would be

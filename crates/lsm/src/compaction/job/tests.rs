@@ -12,7 +12,7 @@ use kelvin_base::{
 use kelvin_storage::Storage;
 use kelvin_storage::fault::FaultStorage;
 use kelvin_storage::memory::MemoryStorage;
-use kelvin_table::Fragments;
+use kelvin_table::{Compression, Fragments};
 
 use super::testing::{Entry, TestFiles, Tree, entries_of};
 use super::{JobContext, Limiter, flush, run};
@@ -433,4 +433,24 @@ fn outputs_end_where_a_table_below_ends_if_they_are_half_full_there() {
         let whole = &sizes[..sizes.len() - 1];
         assert!(whole.iter().all(|bytes| (plan.target_file_bytes / 2..full).contains(bytes)), "{sizes:?}");
     }
+}
+
+#[test]
+fn a_table_that_seems_smaller_once_its_block_is_compressed_is_measured_all_the_same() {
+    let mut files = TestFiles::new();
+    Arc::get_mut(&mut files).unwrap().options.compression = Compression::Lz4;
+    let key = |index: u64| format!("k{index:04}").into_bytes();
+    let entries = |range: std::ops::Range<u64>, sequence| -> Vec<Entry> {
+        range.map(|index| (internal(&key(index), sequence, Kind::Value as u8), vec![7; 100])).collect()
+    };
+    let mut plan = plan(vec![(1, vec![files.table(Tier::Fast, entries(0..1000, 9), &[])])], 2);
+    // Tables below end in every block, before it is full and after.
+    let below = |at: u64| files.table(Tier::Slow, entries(at * 5..(at + 1) * 5, 1), &[]);
+    plan.grandparents = (0..200).map(below).collect();
+    plan.target_file_bytes = plan.inputs[0].1[0].meta.size_bytes / 2;
+    plan.overlap_bytes_max = u64::MAX;
+    let output = run(&plan, &files.context(Vec::new())).unwrap();
+    let sizes: Vec<u64> = output.tables.iter().map(|table| table.properties.size_bytes).collect();
+    assert!(sizes.len() <= 4, "each is at least half full when it ends: {sizes:?}");
+    assert_eq!(output.tables.iter().map(|table| table.properties.entries).sum::<u64>(), 1000);
 }

@@ -1,0 +1,66 @@
+//! What is looked at in any store: answers beside those of a model, what a store says of itself, its files.
+//!
+//! Tests: those of who looks.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use kelvin::{Db, FileKind};
+
+/// From this much memory on a run must stay within it.
+const MEMORY_HELD_FROM_BYTES: u64 = 2 << 20;
+
+/// What was looked at, or what is wrong with it.
+pub type Check<T = ()> = Result<T, String>;
+
+pub(crate) fn said<T>(what: &str, outcome: kelvin::Result<T>) -> Check<T> {
+    outcome.map_err(|error| format!("{what} failed: {error}"))
+}
+
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, store: &T, model: &T) -> Check {
+    if store == model {
+        Ok(())
+    } else {
+        Err(format!("{what}: the store says {store:?}, the model {model:?}"))
+    }
+}
+
+/// What a store says of itself: everything in order, and within the limits.
+///
+/// # Errors
+/// What is not.
+pub fn audit(db: &Db) -> Check {
+    let audit = said("audit", db.audit())?;
+    if !audit.findings.is_empty() {
+        return Err(format!("the audit finds: {}", audit.findings.join("; ")));
+    }
+    let (stats, config) = (db.stats(), db.config());
+    for (used, capacity) in stats.used_bytes_max.iter().zip(stats.capacity_bytes) {
+        if capacity.is_some_and(|capacity| *used > capacity) {
+            return Err(format!("{used} bytes were used of {capacity:?}"));
+        }
+    }
+    let limit = config.memory_bytes.saturating_sub(config.process_bytes);
+    // With the least memory there is, several compactions at once may pass it: docs/reliability.md, open.
+    if config.memory_bytes >= MEMORY_HELD_FROM_BYTES && stats.memory_used_bytes_max > limit {
+        return Err(format!(
+            "{} bytes of memory were used of {limit}: {:?}",
+            stats.memory_used_bytes_max, stats.memory
+        ));
+    }
+    Ok(())
+}
+
+/// The tables on the devices are those that the manifest of `db`, in which nothing is under way, names.
+///
+/// # Errors
+/// Which are not.
+pub fn tables_are_named(db: &Db, on_devices: &BTreeSet<PathBuf>) -> Check {
+    let report = db.check();
+    if let Some(file) = report.damaged_files().first() {
+        return Err(format!("check finds damage: {:?}", file.damage));
+    }
+    let tables = report.files.iter().filter(|file| file.kind == FileKind::Table);
+    let named: BTreeSet<PathBuf> = tables.map(|file| file.path.clone()).collect();
+    same("tables on the devices and in the manifest", on_devices, &named)
+}

@@ -1,0 +1,253 @@
+//! The soak: a store on real disks under mixed load for hours, with outages, full disks, checkpoints and openings, every answer verified, and
+//! what it takes over time (RELIABILITY T19).
+//!
+//! [`setup`] says how large all is, [`world`] is what the threads share; clients (`client.rs`) read and write keys of their own and know what each must
+//! hold ([`keys`]), the chaos (`chaos.rs`) goes through the [`phase`]s, the calling thread takes a [`sample`] now and then and watches that nobody hangs. At
+//! the end everything is read once more, and [`verdict`]s are drawn from the samples. It is the suite `soak` of `kelvin verify`.
+//! Tests: `tests/soak.rs` of this crate.
+
+mod chaos;
+mod client;
+mod held;
+pub mod keys;
+pub mod meter;
+mod page;
+pub mod phase;
+pub mod sample;
+pub mod setup;
+pub mod verdict;
+pub mod world;
+mod writes;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kelvin::{Error, Result};
+use kelvin_base::sync;
+use kelvin_sim::verify::{Broken, Done, Order, Shown, Suite};
+use serde_json::{Value, json};
+
+use chaos::Chaos;
+use client::Client;
+use meter::Kind;
+use phase::Span;
+use sample::{Sample, Sampler};
+use setup::{CLIENTS, Setup};
+use verdict::{Verdict, verdicts};
+use world::World;
+
+/// Whatever takes longer than this hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(300);
+
+/// The suite, of so many seconds.
+pub static SUITE: Suite = Suite {
+    name: "soak",
+    about: "through outages and full disks no answer is wrong, nothing is left over and no limit is passed",
+    unit: "seconds",
+    sizes: [20, 3_600, 21_600],
+    check_case: None,
+    run,
+};
+
+fn run(order: &Order<'_>) -> std::result::Result<Done, Broken> {
+    let again = format!("soak --seed {} --budget {}", order.seed, order.budget);
+    let broken = |what: String| Broken { what, again: again.clone() };
+    let dirs = order.dirs.each_ref().map(|dir| dir.join("soak"));
+    let setup = Setup::of(order.budget, order.seed, dirs);
+    let soaked = soak(setup, order.progress).map_err(|error| broken(error.to_string()))?;
+    let page = page::page(&soaked).map_err(|error| broken(error.to_string()))?;
+    (order.show)(Shown { figures: soaked.to_json(), page });
+    match soaked.broken() {
+        Some(what) => Err(broken(what)),
+        None => Ok(Done { count: soaked.seconds, met: soaked.text() }),
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Soaked {
+    /// What was run.
+    pub setup: Setup,
+    /// For how long, after the load.
+    pub seconds: u64,
+    /// The first promise that an answer, or a disk, broke.
+    pub failure: Option<String>,
+    /// What was done how often.
+    pub done: Vec<(&'static str, u64)>,
+    /// Reads and writes that were told to come again later.
+    pub refused: [u64; 2],
+    /// What was done to the store when.
+    pub spans: Vec<Span>,
+    /// Over time.
+    pub samples: Vec<Sample>,
+    /// What the samples say.
+    pub verdicts: Vec<Verdict>,
+    /// What the clients hold besides the store, bytes.
+    pub own_bytes: u64,
+}
+
+/// A verdict in a word.
+const fn word(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => "holds",
+        Some(false) => "BROKEN",
+        None => "not judged",
+    }
+}
+
+impl Soaked {
+    /// The promise that was broken, if one was.
+    #[must_use]
+    pub fn broken(&self) -> Option<String> {
+        let verdict = || {
+            let one = self.verdicts.iter().find(|verdict| verdict.holds == Some(false))?;
+            Some(format!("{}: {}", one.name, one.says))
+        };
+        self.failure.clone().or_else(verdict)
+    }
+
+    /// How often `kind` was done.
+    #[must_use]
+    pub fn count_of(&self, kind: Kind) -> u64 {
+        self.done.iter().find(|(name, _)| *name == kind.name()).map_or(0, |(_, count)| *count)
+    }
+
+    fn setting(&self) -> String {
+        let setup = &self.setup;
+        let megabytes = |bytes: u64| format!("{:.0} MB", bytes as f64 / 1e6);
+        format!(
+            "{CLIENTS} clients with {} keys each, {} of the fast disk, {} of memory, seed {}; {} s after the load",
+            setup.keys,
+            megabytes(setup.fast_capacity),
+            megabytes(setup.memory),
+            setup.seed,
+            self.seconds
+        )
+    }
+
+    /// For people, in a few lines.
+    fn text(&self) -> String {
+        let all: u64 = self.done.iter().map(|(_, count)| count).sum();
+        let [reads, writes] = self.refused;
+        let mut lines = vec![format!(
+            "{all} operations, {reads} reads and {writes} writes told to come again later; {}",
+            self.setting()
+        )];
+        let done: Vec<String> = self.done.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        lines.push(done.join(", "));
+        lines.extend(
+            self.verdicts.iter().map(|one| format!("{}: {}, {}", one.name, word(one.holds), one.says)),
+        );
+        lines.join("\n  ")
+    }
+
+    /// For machines, all samples among it.
+    fn to_json(&self) -> Value {
+        let verdict = |one: &Verdict| json!({ "name": one.name, "holds": one.holds, "says": one.says });
+        let span = |span: &Span| {
+            let to = span.to.map(|to| to.as_secs_f64());
+            json!({ "phase": span.phase.name(), "from_s": span.from.as_secs_f64(), "to_s": to })
+        };
+        json!({
+            "clients": CLIENTS,
+            "keys_each": self.setup.keys,
+            "fast_capacity": self.setup.fast_capacity,
+            "memory": self.setup.memory,
+            "own_bytes": self.own_bytes,
+            "done": self.done.iter().map(|(name, count)| ((*name).to_owned(), json!(count))).collect::<serde_json::Map<_, _>>(),
+            "refused_reads": self.refused[0],
+            "refused_writes": self.refused[1],
+            "verdicts": self.verdicts.iter().map(verdict).collect::<Vec<_>>(),
+            "phases": self.spans.iter().map(span).collect::<Vec<_>>(),
+            "samples": self.samples.iter().map(Sample::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Runs a soak; `progress` is told of the seconds since the data was loaded.
+///
+/// # Errors
+/// What keeps it from being begun. A broken promise is no error: [`Soaked::broken`].
+pub fn soak(setup: Setup, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
+    let world = World::new(setup)?;
+    let mut threads = Vec::new();
+    let failed = |error| Error::io("cannot start a thread", Path::new("soak"), error);
+    for me in 0..CLIENTS {
+        let client = Client::new(&world, me);
+        threads.push(sync::spawn(format!("client {me}"), move || client.run()).map_err(failed)?);
+    }
+    let chaos = Chaos::new(&world);
+    threads.push(sync::spawn("chaos".to_owned(), move || chaos.run()).map_err(failed)?);
+    let mut sampler = Sampler::new(world.now());
+    let mut loaded_at = None;
+    let mut hangs = None;
+    while !world.is_over() {
+        let next = world.now() + world.setup.sample_every;
+        world.wait_until(next, || false);
+        if world.loaded.load(Ordering::Acquire) == CLIENTS {
+            let loaded_at = *loaded_at.get_or_insert(world.now());
+            progress(world.now().saturating_sub(loaded_at).as_secs());
+        }
+        sampler.take(&world)?;
+        hangs = hanging(&world);
+        if let Some(what) = &hangs {
+            world.fail(what.clone());
+        }
+    }
+    let seconds = loaded_at.map_or(0, |at| world.now().saturating_sub(at).as_secs());
+    let spans = world.phases.all(world.now());
+    // Who hangs is not waited for: it ends with the process.
+    if hangs.is_none() {
+        let ended: Vec<bool> = threads.into_iter().map(|thread| thread.join().is_ok()).collect();
+        if ended.contains(&false) {
+            world.fail("a thread panicked".to_owned());
+        }
+        finish(&world);
+    }
+    let own_bytes = own_bytes(&world);
+    let count = |kind: &Kind| (kind.name(), world.meters.iter().map(|meter| meter.count_of(*kind)).sum());
+    let refused = [0, 1].map(|at| world.meters.iter().map(|meter| meter.refusals()[at]).sum());
+    Ok(Soaked {
+        seconds,
+        failure: world.failure(),
+        done: Kind::ALL.iter().map(count).collect(),
+        refused,
+        spans,
+        verdicts: verdicts(&world.setup, &sampler.samples, own_bytes),
+        samples: sampler.samples,
+        own_bytes,
+        setup: world.setup.clone(),
+    })
+}
+
+/// If all went well, everything is read once more.
+fn finish(world: &Arc<World>) {
+    world.disks[1].release();
+    let outcome = if world.failure().is_none() { Chaos::new(world).finish() } else { world.close() };
+    if let Err(what) = outcome {
+        world.fail(what);
+    }
+}
+
+/// What has taken too long, if anything.
+fn hanging(world: &World) -> Option<String> {
+    let now = world.now();
+    world.meters.iter().enumerate().find_map(|(client, meter)| {
+        let (kind, since) = meter.is_at()?;
+        let spent = now.saturating_sub(since);
+        (spent > HANGS_AFTER)
+            .then(|| format!("{} of thread {client} hangs: for {} s so far", kind.name(), spent.as_secs()))
+    })
+}
+
+/// What a client has besides what it knows: a stack, and two iterators with a block of each level. The memtable that one of them keeps is more.
+const CLIENT_BYTES: u64 = 512 << 10;
+
+/// What the clients hold, which is no memory of the store's (decision 3).
+fn own_bytes(world: &World) -> u64 {
+    let known = u64::from(world.setup.keys) * size_of::<keys::Known>() as u64;
+    let each = CLIENT_BYTES + world.memtable_bytes + known;
+    CLIENTS as u64 * each + world.maker.bytes()
+}
