@@ -31,6 +31,7 @@ const ADVISORY: &str = "copies are advisory";
 const ACKNOWLEDGED: &str = "acknowledged at a level it has not reached";
 const ATOMIC: &str = "compare-and-set beside other writers";
 const LIMITS: &str = "memory and capacity are limits";
+const DAMAGE: &str = "damage is told, and nothing stale is given out for it";
 
 /// All of them, by hazard.
 pub(super) const BUGS: &[Bug] = &[
@@ -408,6 +409,24 @@ pub(super) const BUGS: &[Bug] = &[
         "what_was_acknowledged_outlives_the_process",
     ),
     bug("conflicts-are-passed-over", ATOMIC, Linear, "concurrent_calls_take_effect_one_after_the_other"),
+    bug(
+        "damaged-log-ends-torn",
+        DAMAGE,
+        Trust,
+        "damage::a_flip_in_a_log_is_corruption_that_names_file_and_offset_and_says_what_is_lost",
+    ),
+    bug(
+        "salvage-ignores-doubt",
+        DAMAGE,
+        Trust,
+        "salvage::what_a_lost_block_above_may_have_overwritten_is_kept_apart",
+    ),
+    bug(
+        "salvage-takes-lost-tombstones-for-none",
+        DAMAGE,
+        Trust,
+        "salvage::lost_range_tombstones_make_all_of_their_table_s_range_doubtful",
+    ),
     bug(
         "foreign-tracker-is-believed",
         TRACKER,

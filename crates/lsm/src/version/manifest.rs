@@ -277,6 +277,26 @@ pub(super) fn parse(path: &Path, number: u64, bytes: &[u8]) -> Result<Read> {
     Ok(Read { uuid, edits, torn_at: None })
 }
 
+/// The edits of manifest `number` that can be read, whatever lies between them. They need not add up to any state.
+///
+/// # Errors
+/// The storage's.
+pub(crate) fn edits_that_check(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Vec<Edit>> {
+    let bytes = read_whole(storage, &dir.join(manifest_name(number)), MANIFEST_BYTES_MAX)?;
+    let mut edits = Vec::new();
+    let mut offset = HEADER_BYTES;
+    while offset < bytes.len() {
+        offset += match record_at(number, &bytes, offset) {
+            None => 1,
+            Some(payload) => {
+                edits.extend(Edit::decode(payload));
+                FRAME_BYTES + payload.len()
+            }
+        };
+    }
+    Ok(edits)
+}
+
 fn parse_header(path: &Path, number: u64, bytes: &[u8]) -> Result<[u8; 16]> {
     let damaged = |what: &str| Error::corruption(path, 0, what).tier(Tier::Fast);
     let header = bytes.get(..HEADER_BYTES).ok_or_else(|| {
