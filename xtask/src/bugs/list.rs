@@ -1,7 +1,7 @@
 //! The seeded bugs: where each stands in the code says its `seeded_bug!`; here stands the hazard it is a case of, and the test that
 //! was written for that hazard. Run by `mod.rs` beside.
 
-use super::Suite::{self, Crash, Faults, Kills, Linear, Lsm, Ralt, Trust};
+use super::Suite::{self, Crash, Faults, Kills, Linear, Lsm, Ralt, Rot, Trust};
 
 /// A deliberate defect.
 pub(super) struct Bug {
@@ -410,22 +410,34 @@ pub(super) const BUGS: &[Bug] = &[
     ),
     bug("conflicts-are-passed-over", ATOMIC, Linear, "concurrent_calls_take_effect_one_after_the_other"),
     bug(
+        "block-checksum-without-its-place",
+        DAMAGE,
+        Rot,
+        "whatever_rots_no_answer_is_wrong_and_what_is_rescued_is_right",
+    ),
+    bug(
         "damaged-log-ends-torn",
         DAMAGE,
+        Rot,
+        "whatever_rots_no_answer_is_wrong_and_what_is_rescued_is_right",
+    ),
+    bug(
+        "last-edit-without-a-mark",
+        DAMAGE,
         Trust,
-        "damage::a_flip_in_a_log_is_corruption_that_names_file_and_offset_and_says_what_is_lost",
+        "damage::a_flip_in_the_edit_of_the_last_flush_is_damage_and_no_flush_that_did_not_happen",
     ),
     bug(
         "salvage-ignores-doubt",
         DAMAGE,
-        Trust,
-        "salvage::what_a_lost_block_above_may_have_overwritten_is_kept_apart",
+        Rot,
+        "whatever_rots_no_answer_is_wrong_and_what_is_rescued_is_right",
     ),
     bug(
         "salvage-takes-lost-tombstones-for-none",
         DAMAGE,
-        Trust,
-        "salvage::lost_range_tombstones_make_all_of_their_table_s_range_doubtful",
+        Rot,
+        "whatever_rots_no_answer_is_wrong_and_what_is_rescued_is_right",
     ),
     bug(
         "foreign-tracker-is-believed",

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier};
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier, seeded_bug};
 use kelvin_storage::Storage;
 
 use super::edit::Edit;
@@ -268,7 +268,15 @@ impl VersionSet {
             _ => return self.take_over(&edit, &changed).map(|()| changed),
         };
         match appended {
-            Ok(()) => self.apply(&edit, &changed),
+            Ok(()) => {
+                self.apply(&edit, &changed);
+                // The edit is durable. Where its mark cannot be written, nothing is: the next edit begins a new manifest.
+                if !seeded_bug!("last-edit-without-a-mark")
+                    && self.writer.as_mut().is_some_and(|writer| writer.mark().is_err())
+                {
+                    self.writer = None;
+                }
+            }
             Err(Failure::Unknown(error)) => return Err(self.fail(error)),
             Err(Failure::Append(_)) => {
                 // Never again that manifest. The new one holds the state after the edit.
