@@ -12,6 +12,7 @@ use crate::faults::{Failure, Victim, every_io_fails, scripts};
 use crate::kills::{self, Killer, Place};
 use crate::linear::history;
 use crate::model::Moved;
+use crate::rot;
 use crate::settings::{self, Configuration};
 
 /// What is to be run.
@@ -63,7 +64,7 @@ pub struct Suite {
 }
 
 /// All of them.
-pub const SUITES: [Suite; 5] = [
+pub const SUITES: [Suite; 6] = [
     Suite {
         name: "model",
         about: "random operations under 25 configurations answer as a sorted map does",
@@ -84,6 +85,13 @@ pub const SUITES: [Suite; 5] = [
         unit: "runs",
         sizes: [200, 20_000, 1_000_000],
         run: faults,
+    },
+    Suite {
+        name: "rot",
+        about: "whatever bytes of a store rot, no answer is wrong, and what is rescued is right",
+        unit: "harms",
+        sizes: [20_000, 300_000, 1_000_000],
+        run: rot,
     },
     Suite {
         name: "linear",
@@ -190,6 +198,15 @@ fn faults(order: &Order<'_>) -> Outcome {
         }
     }
     Ok(Done { count: done, met: format!("{} scripts, every I/O of them in every manner", scripts.len()) })
+}
+
+fn rot(order: &Order<'_>) -> Outcome {
+    let outcome = rot::run(order.budget, order.seed, order.progress);
+    let tally = outcome.map_err(|rot::Found { what, number }| Broken {
+        what,
+        again: format!("rot --seed {number} --budget 1"),
+    })?;
+    Ok(Done { count: tally.harms, met: tally.to_string() })
 }
 
 /// What clients of a history ask for.

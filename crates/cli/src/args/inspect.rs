@@ -106,8 +106,8 @@ pub struct Salvage {
     /// The manifest cannot be read: take the newest version of every key from all tables and logs, as doubtful
     #[arg(long)]
     pub without_manifest: bool,
-    /// The slow disk is lost: take what the fast one has
-    #[arg(long, conflicts_with = "slow")]
+    /// The slow disk is lost: take what the fast one has, and do not look at --slow
+    #[arg(long)]
     pub without_slow: bool,
     #[command(flatten)]
     pub place: PlaceArgs,

@@ -45,7 +45,7 @@ fn as_text(report: &CheckReport, all: bool, paint: Paint) -> String {
     });
     if damaged > 0 {
         text.push_str(
-            "\nNothing was changed. What is listed as lost can be restored from a checkpoint or a dump.",
+            "\nNothing was changed. What is listed as lost can be restored from a checkpoint or a dump; `kelvin salvage` makes a new store of the rest.",
         );
     }
     text

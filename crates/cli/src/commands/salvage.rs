@@ -7,6 +7,7 @@ use kelvin::{Bytes, Error, Options};
 use serde_json::{Value, json};
 
 use crate::args::inspect::Salvage;
+use crate::args::store::PlaceArgs;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Paint, bytes, grouped, lines, print, print_json, table};
 use crate::{progress, store};
@@ -29,7 +30,9 @@ pub fn run(args: &Salvage) -> Outcome {
     }
     let how = How { without_manifest: args.without_manifest, without_slow: args.without_slow };
     let bar = progress::bar(None, "records", args.output.json);
-    let outcome = salvage(store::to_read(&args.place), into, how, &mut |records| bar.set_position(records));
+    let slow = args.place.slow.clone().filter(|_| !args.without_slow);
+    let place = PlaceArgs { slow, ..args.place.clone() };
+    let outcome = salvage(store::to_read(&place), into, how, &mut |records| bar.set_position(records));
     bar.finish_and_clear();
     let salvaged = outcome.map_err(|error| failed(args, error))?;
     if args.output.json {
