@@ -96,7 +96,7 @@ impl WalReader {
         let mut reader = Self {
             blocks,
             number,
-            at: FILE_HEADER_BYTES as u64,
+            at: 0,
             assembly: Assembly::default(),
             found: None,
             marked: false,
@@ -108,18 +108,18 @@ impl WalReader {
     }
 
     fn read_header(&mut self) -> Result<()> {
+        self.at = 0;
         match parse_header(self.number, self.blocks.block(0)?) {
-            Header::Good => Ok(()),
-            Header::Newer(version) => Err(Error::invalid("a newer version of Kelvin wrote this log")
-                .file(&self.blocks.path)
-                .expected(format!("format 1 to {VERSION}"), format!("format {version}"))
-                .advice("open the store with that version")),
-            Header::Bad => {
-                self.at = 0;
-                self.tail = Some(self.judge(0)?);
-                Ok(())
+            Header::Good => self.at = FILE_HEADER_BYTES as u64,
+            Header::Newer(version) => {
+                return Err(Error::invalid("a newer version of Kelvin wrote this log")
+                    .file(&self.blocks.path)
+                    .expected(format!("format 1 to {VERSION}"), format!("format {version}"))
+                    .advice("open the store with that version"));
             }
+            Header::Bad => self.tail = Some(self.judge(0)?),
         }
+        Ok(())
     }
 
     /// The next record; `None` at the log's end, of which [`Self::tail`] then tells.
