@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelvin::{CompressionChoice, Db, Durability, Env, HotParts, Hotness, Options, WriteBatch, WriteOptions};
+use kelvin::{
+    CompressionChoice, Db, Durability, Env, HotParts, Hotness, Options, Snapshot, WriteBatch, WriteOptions,
+};
 use kelvin_base::{Clock, ManualClock, ManualExecutor, Sequence, Tier};
 use kelvin_lsm::compaction::pick::Forced;
 use kelvin_storage::{MemoryStorage, Storage};
@@ -173,6 +175,8 @@ struct Maker {
     dirs: Dirs,
     world: World,
     db: Option<Db>,
+    /// Merges keep the versions that these see, until the store is closed.
+    snapshots: Vec<Snapshot>,
     oracle: Oracle,
     sequences: Vec<Sequence>,
     /// Every file of every step.
@@ -222,8 +226,8 @@ impl Maker {
             db.keyspace(name).map_err(failed("its keyspaces"))?;
             oracle.create(name);
         }
-        let (db, sequences, seen) = (Some(db), vec![0], BTreeMap::new());
-        Ok(Self { setup, device, dirs, world, db, oracle, sequences, seen })
+        let (db, snapshots, sequences, seen) = (Some(db), Vec::new(), vec![0], BTreeMap::new());
+        Ok(Self { setup, device, dirs, world, db, snapshots, oracle, sequences, seen })
     }
 
     fn db(&self) -> Made<&Db> {
@@ -276,7 +280,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Everything in the lowest level, another keyspace too, and a table above with older versions that a snapshot needs.
+    /// Everything in the lowest level, another keyspace too, and tables above with older versions that snapshots need.
     fn fill_below(&mut self) -> Made<()> {
         for from in (0..KEYS).step_by(8) {
             let writes: Vec<Write> = (from..from + 8).map(|number| put(number, "first")).collect();
@@ -296,14 +300,12 @@ impl Maker {
             self.push_down()?;
         }
         self.remember()?;
-        let snapshot = self.db()?.snapshot();
+        self.snapshots.push(self.db()?.snapshot());
         for round in ["second", "third"] {
             self.commit(&(10..20).map(|number| put(number, round)).collect::<Vec<_>>(), Durability::Os)?;
-            let again = self.db()?.snapshot();
+            self.snapshots.push(self.db()?.snapshot());
             self.flush()?;
-            drop(again);
         }
-        drop(snapshot);
         Ok(())
     }
 
@@ -337,6 +339,12 @@ impl Maker {
         while self.db()?.force(Forced::Down, 0) {
             self.world.executor.run_all();
         }
+        let levels = self.db()?.levels();
+        let entries: u64 = levels.iter().filter(|one| one.keyspace == "default").map(|one| one.entries).sum();
+        // Three versions of ten keys, two of fourteen, one of each other key.
+        if entries != KEYS as u64 + 20 + 14 + 12 {
+            return Err(format!("making a store: {entries} entries, so not the older versions"));
+        }
         let delete = |number: usize| Write::Delete { keyspace: default(), key: key(number) };
         let range = |start: usize, end: usize| Write::DeleteRange {
             keyspace: default(),
@@ -368,6 +376,7 @@ impl Maker {
     }
 
     fn close(&mut self) -> Made<()> {
+        self.snapshots.clear();
         if let Some(db) = self.db.take() {
             db.close().map_err(failed("closing it"))?;
         }
