@@ -89,12 +89,15 @@ fn as_text(args: &Salvage, salvaged: &Salvaged, paint: Paint) -> String {
         text.push_str(&format!("\nnote: {note}"));
     }
     text.push('\n');
-    let records = grouped(salvaged.rescued());
     let to = args.to.display();
+    let records = match salvaged.rescued() {
+        1 => "1 record".to_string(),
+        many => format!("{} records", grouped(many)),
+    };
     text.push_str(&match salvaged.lost.len() {
-        0 => format!("{} {records} records are in {to}; nothing is lost.", paint.green("whole:")),
+        0 => format!("{} {to} holds {records}; nothing is lost.", paint.green("whole:")),
         pieces => format!(
-            "{} {} of the files could not be read; {records} records are in {to}, and {} doubtful ones.",
+            "{} {} of the files could not be read; {to} holds {records}, and {} doubtful.",
             paint.red("lost:"),
             if pieces == 1 { "1 piece".to_string() } else { format!("{} pieces", grouped(pieces as u64)) },
             grouped(salvaged.doubtful())
