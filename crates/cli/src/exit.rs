@@ -128,7 +128,7 @@ fn loss(kind: ErrorKind) -> &'static str {
 fn advice(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Corruption => {
-            "run `kelvin check` to see which keys are concerned; restore from a checkpoint"
+            "run `kelvin check` to see which keys are concerned; restore from a checkpoint, or rescue the rest with `kelvin salvage`"
         }
         ErrorKind::TierUnavailable => "make the tier answer again and retry; no repair is needed",
         ErrorKind::NoSpace => "free space or raise the capacity, and retry",
@@ -212,7 +212,8 @@ mod tests {
              found:   2\n  \
              note:    3 records were read\n  \
              data:    what the damaged bytes held may be lost; nothing was changed\n  \
-             do:      run `kelvin check` to see which keys are concerned; restore from a checkpoint"
+             do:      run `kelvin check` to see which keys are concerned; restore from a checkpoint, or rescue the rest with \
+             `kelvin salvage`"
         );
     }
 

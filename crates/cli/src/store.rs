@@ -14,6 +14,18 @@ use crate::args::store::{
 use crate::events;
 use crate::exit::Failure;
 
+/// What only reads files needs no capacity; any that options allow will do.
+const ANY_CAPACITY: u64 = 1 << 50;
+
+/// Options for reading the files of a store that is not opened.
+pub fn to_read(place: &PlaceArgs) -> Options {
+    let options = Options::new(&place.fast);
+    match &place.slow {
+        Some(slow) => options.slow(slow).fast_capacity(ANY_CAPACITY),
+        None => options,
+    }
+}
+
 /// The options as the library takes them.
 pub fn options(args: &StoreArgs) -> Options {
     let mut options = Options::new(&args.place.fast);

@@ -45,6 +45,7 @@
 //! - [`events`] tells of flushes, compactions, promotions and failures as they happen.
 //! - [`ErrorKind`] says what a caller can do about an [`Error`]. A key that is not there is not an error.
 //! - [`check`] reads every byte of a store and says what is lost, also when it cannot be opened.
+//! - [`salvage`] rescues what can be read of a damaged store into a new one, and says what is lost.
 //! - `transfer` (feature `transfer`) reads and writes records as CSV, JSON lines and Kelvin's dump format.
 
 #[cfg(feature = "transfer")]
@@ -99,6 +100,29 @@ pub mod events {
     pub use kelvin_base::events::{
         Compaction, EVENTS_WAITING_MAX, Event, EventListener, Field, Kept, Listener, TrackerSizes, What,
     };
+}
+
+pub mod salvage {
+    //! What can be read of a damaged store, in a new one. See [`salvage()`].
+    //!
+    //! ```
+    //! use kelvin::salvage::{How, salvage};
+    //! use kelvin::{Db, Options};
+    //!
+    //! # fn main() -> kelvin::Result<()> {
+    //! # let temporary = tempfile::tempdir().expect("a temporary directory");
+    //! # let (dir, new) = (temporary.path().join("store"), temporary.path().join("new"));
+    //! # Db::open(Options::new(&dir))?.close()?;
+    //! let salvaged = salvage(Options::new(dir), Options::new(&new), How::default(), &mut |_| {})?;
+    //! for lost in &salvaged.lost {
+    //!     eprintln!("{} of {}: {}", lost.part.name(), lost.path.display(), lost.error);
+    //! }
+    //! let db = Db::open(Options::new(new))?;
+    //! # db.close()
+    //! # }
+    //! ```
+
+    pub use kelvin_lsm::salvage::{How, Keyspace, Lost, Part, Record, Salvaged, Sink, rescue, salvage};
 }
 
 pub mod storage {

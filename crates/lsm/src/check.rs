@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kelvin_base::{Error, ErrorKind, Result, Tier};
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier};
 use kelvin_table::Table;
 
 use crate::db::engine::Engine;
@@ -93,7 +93,7 @@ impl CheckReport {
 pub fn check_open(engine: &Engine) -> CheckReport {
     let pinned: Vec<_> = engine.keyspaces.load().iter().map(|one| one.view()).collect();
     let recorded = engine.versions.lock().recorded();
-    let report = check_files(&engine.files.tiers, Ok(Some(recorded)), &mut |_, _| {});
+    let report = check_files(&engine.files.tiers, Ok(Some(recorded)), Use::Open, &mut |_, _| {});
     drop(pinned);
     report
 }
@@ -113,12 +113,20 @@ pub fn check(options: Options, progress: &mut dyn FnMut(u64, u64)) -> Result<Che
     if let Ok(None) = recorded {
         return Err(Error::invalid("there is no store in this directory").file(fast.dir()));
     }
-    Ok(check_files(&tiers, recorded, progress))
+    Ok(check_files(&tiers, recorded, Use::Closed, progress))
+}
+
+/// Whether a store is open while it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Open,
+    Closed,
 }
 
 fn check_files(
     tiers: &[Option<TierHandle>; 2],
     recorded: Result<Option<Recorded>>,
+    used: Use,
     progress: &mut dyn FnMut(u64, u64),
 ) -> CheckReport {
     let _purpose = Purpose::Upkeep.enter();
@@ -146,7 +154,7 @@ fn check_files(
         done += meta.size_bytes;
         progress(done, total);
     }
-    report.files.extend(check_logs(fast, &recorded));
+    report.files.extend(check_logs(fast, &recorded, used));
     report
 }
 
@@ -237,7 +245,7 @@ fn check_table(handle: Option<&TierHandle>, keyspace: &str, meta: &TableMeta) ->
     check
 }
 
-fn check_logs(fast: &TierHandle, recorded: &Recorded) -> Vec<FileCheck> {
+fn check_logs(fast: &TierHandle, recorded: &Recorded, used: Use) -> Vec<FileCheck> {
     let needed = recorded.keyspaces.values().map(|one| one.wal_number).min().unwrap_or(0);
     let logs = match LogFiles::open(Arc::clone(fast.storage()), fast.dir(), 0, 0) {
         Ok(logs) => logs,
@@ -263,15 +271,24 @@ fn check_logs(fast: &TierHandle, recorded: &Recorded) -> Vec<FileCheck> {
         });
     }
     if checks.iter().all(|check| check.damage.is_empty()) {
-        check_together(fast, needed, &logs, &mut checks);
+        // The logs of an open store come and go meanwhile.
+        let base = (used == Use::Closed).then_some(recorded.last_sequence);
+        check_together(fast, needed, base, &logs, &mut checks);
     }
     checks
 }
 
-/// A log that ends early is damaged if a later one vouches for what it held: only the logs together tell.
-fn check_together(fast: &TierHandle, needed: u64, logs: &LogFiles, checks: &mut Vec<FileCheck>) {
+/// A log that ends early, or is gone, is damage if a later one vouches for what it held: only the logs together tell. The first record
+/// must stand right behind `base`, if that is known.
+fn check_together(
+    fast: &TierHandle,
+    needed: u64,
+    base: Option<Sequence>,
+    logs: &LogFiles,
+    checks: &mut Vec<FileCheck>,
+) {
     let numbers: Vec<u64> = logs.numbers().into_iter().filter(|number| *number >= needed).collect();
-    let Err(error) = replay(&**fast.storage(), fast.dir(), &numbers, None, &mut |_| Ok(())) else { return };
+    let Err(error) = replay(&**fast.storage(), fast.dir(), &numbers, base, &mut |_| Ok(())) else { return };
     let path = error.path().unwrap_or(fast.dir()).to_path_buf();
     let bytes = checks.iter().find(|check| check.path == path).map_or(0, |check| check.bytes);
     checks.retain(|check| check.path != path);

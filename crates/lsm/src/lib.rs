@@ -26,6 +26,7 @@ pub mod promotion;
 pub mod read;
 pub mod recovery;
 pub mod report;
+pub mod salvage;
 pub mod schedule;
 pub mod snapshot;
 pub mod space;

@@ -38,7 +38,7 @@ use crate::tiers::identity::LOCK_NAME;
 use crate::tiers::{StoreId, TierHandle, identity};
 use crate::version::{CURRENT, CURRENT_NEW, Edit, TableOpener, VersionSet};
 use crate::view::{KeyspaceState, View};
-use crate::wal::{LogFiles, replay};
+use crate::wal::{LogFiles, ReplayRecord, replay};
 use crate::write::insert;
 use crate::write::log::Log;
 use crate::write::publish::Publisher;
@@ -365,11 +365,13 @@ fn pick_config(config: &Config) -> PickConfig {
     }
 }
 
+/// Memtables by keyspace, oldest first.
+pub(crate) type Memtables = BTreeMap<u32, Vec<Arc<MemTable>>>;
+
 /// What the WAL held.
 struct Recovered {
     last_sequence: Sequence,
-    /// Memtables by keyspace, oldest first.
-    memtables: BTreeMap<u32, Vec<Arc<MemTable>>>,
+    memtables: Memtables,
 }
 
 impl Recovered {
@@ -414,16 +416,8 @@ fn replay_logs(
     let base = Some(versions.last_sequence());
     let outcome = replay(&**fast.storage(), fast.dir(), &numbers, base, &mut |record| {
         wals.begins_behind(record.log, record.first_sequence.saturating_sub(1));
-        for (sequence, op) in (record.first_sequence..).zip(BatchOps::new(record.batch)?) {
-            let op = op?;
-            let keyspace = op.keyspace();
-            if needed.get(&keyspace).is_some_and(|&needed| record.log >= needed) {
-                let mem =
-                    recovered_memtable(&mut recovered.memtables, keyspace, record.log, config.memtable_bytes);
-                insert(mem, sequence, op);
-            }
-        }
-        Ok(())
+        let needs = |keyspace: u32| needed.get(&keyspace).is_some_and(|&needed| record.log >= needed);
+        take_record(&mut recovered.memtables, record, config.memtable_bytes, &needs)
     })?;
     wals.remove_passed_over(&outcome.dropped)?;
     // What was read may be in the system's memory only. It must not go once later writes build on it (promise 2).
@@ -436,14 +430,29 @@ fn replay_logs(
     Ok(recovered)
 }
 
+/// Puts the operations of `record` into memtables, those on the keyspaces that it is needed for.
+///
+/// # Errors
+/// `Corruption` if it is no batch.
+pub(crate) fn take_record(
+    memtables: &mut Memtables,
+    record: ReplayRecord<'_>,
+    full_bytes: u64,
+    needs: &dyn Fn(u32) -> bool,
+) -> Result<()> {
+    for (sequence, op) in (record.first_sequence..).zip(BatchOps::new(record.batch)?) {
+        let op = op?;
+        let keyspace = op.keyspace();
+        if needs(keyspace) {
+            insert(recovered_memtable(memtables, keyspace, record.log, full_bytes), sequence, op);
+        }
+    }
+    Ok(())
+}
+
 /// The memtable that takes the next record of `keyspace`: a new one begins with each WAL file once the last is full,
 /// so that every memtable holds whole files.
-fn recovered_memtable(
-    memtables: &mut BTreeMap<u32, Vec<Arc<MemTable>>>,
-    keyspace: u32,
-    log: u64,
-    full_bytes: u64,
-) -> &MemTable {
+fn recovered_memtable(memtables: &mut Memtables, keyspace: u32, log: u64, full_bytes: u64) -> &MemTable {
     let all = memtables.entry(keyspace).or_default();
     let begin = all.last().is_none_or(|last| last.memory_bytes() >= full_bytes && last.id() != log);
     if begin {

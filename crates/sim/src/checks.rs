@@ -57,10 +57,18 @@ pub fn audit(db: &Db) -> Check {
 /// Which are not.
 pub fn tables_are_named(db: &Db, on_devices: &BTreeSet<PathBuf>) -> Check {
     let report = db.check();
-    if let Some(file) = report.damaged_files().first() {
-        return Err(format!("check finds damage: {:?}", file.damage));
-    }
     let tables = report.files.iter().filter(|file| file.kind == FileKind::Table);
     let named: BTreeSet<PathBuf> = tables.map(|file| file.path.clone()).collect();
     same("tables on the devices and in the manifest", on_devices, &named)
+}
+
+/// `check` finds no damage in `db`.
+///
+/// # Errors
+/// What it finds.
+pub fn is_sound(db: &Db) -> Check {
+    match db.check().damaged_files().first() {
+        Some(file) => Err(format!("check finds damage: {:?}", file.damage)),
+        None => Ok(()),
+    }
 }

@@ -125,7 +125,7 @@ fn told(error: io::Error) -> String {
 }
 
 /// The names in `dir`; none if it is not there.
-fn list(device: &dyn Storage, dir: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn list(device: &dyn Storage, dir: &Path) -> io::Result<Vec<PathBuf>> {
     if device.exists(dir)? { device.list(dir) } else { Ok(Vec::new()) }
 }
 
@@ -139,7 +139,8 @@ pub fn tables_in(device: &dyn Storage, dir: &Path) -> Result<BTreeSet<PathBuf>, 
     Ok(names.into_iter().filter(is_table).map(|name| dir.join(name)).collect())
 }
 
-fn read(device: &dyn Storage, path: &Path) -> io::Result<Vec<u8>> {
+/// The bytes of a file.
+pub(crate) fn read(device: &dyn Storage, path: &Path) -> io::Result<Vec<u8>> {
     let file = device.open(path, IoMode::Buffered)?;
     let len = usize::try_from(file.len()?).map_err(io::Error::other)?;
     let mut buf = AlignedBuf::new();
@@ -147,7 +148,8 @@ fn read(device: &dyn Storage, path: &Path) -> io::Result<Vec<u8>> {
     Ok(buf.as_slice().get(range).unwrap_or_default().to_vec())
 }
 
-fn write(device: &dyn Storage, path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Makes a file of `bytes`.
+pub(crate) fn write(device: &dyn Storage, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = device.create(path, Create::new(IoMode::Buffered))?;
     file.append(bytes)?;
     file.sync()

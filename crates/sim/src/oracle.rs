@@ -20,6 +20,11 @@ impl History {
         self.keys.entry(key.to_vec()).or_default().push(version);
     }
 
+    /// Every key that was ever written, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.keys.keys()
+    }
+
     /// The value of `key` at `moment`, when the wall clock says `now_ms`.
     #[must_use]
     pub fn get(&self, key: &[u8], moment: u64, now_ms: u64) -> Option<&[u8]> {

@@ -12,6 +12,7 @@ use crate::faults::{Failure, Victim, every_io_fails, scripts};
 use crate::kills::{self, Killer, Place};
 use crate::linear::history;
 use crate::model::Moved;
+use crate::rot;
 use crate::settings::{self, Configuration};
 use crate::simulation::{self, Case, shrunk};
 
@@ -81,7 +82,7 @@ pub struct Suite {
 }
 
 /// Those of this crate. `kelvin-workload` has one more.
-pub static SUITES: [Suite; 6] = [
+pub static SUITES: [Suite; 7] = [
     Suite {
         name: "model",
         about: "random operations under 25 configurations answer as a sorted map does",
@@ -113,6 +114,14 @@ pub static SUITES: [Suite; 6] = [
         sizes: [20, 2_000, 20_000],
         check_case: Some(|text| text.parse::<Case>().map(drop)),
         run: simulation,
+    },
+    Suite {
+        name: "rot",
+        about: "whatever bytes of a store rot, no answer is wrong, and what is rescued is right",
+        unit: "harms",
+        sizes: [20_000, 300_000, 1_000_000],
+        check_case: None,
+        run: rot,
     },
     Suite {
         name: "linear",
@@ -242,6 +251,15 @@ fn simulation(order: &Order<'_>) -> Outcome {
         (order.progress)(tally.cases);
     }
     Ok(Done { count: tally.cases, met: tally.to_string() })
+}
+
+fn rot(order: &Order<'_>) -> Outcome {
+    let outcome = rot::run(order.budget, order.seed, order.progress);
+    let tally = outcome.map_err(|rot::Found { what, number }| Broken {
+        what,
+        again: format!("rot --seed {number} --budget 1"),
+    })?;
+    Ok(Done { count: tally.harms, met: tally.to_string() })
 }
 
 /// What clients of a history ask for.

@@ -85,11 +85,17 @@ impl Filter {
         out
     }
 
+    /// The filter that excludes no key.
+    #[must_use]
+    pub(crate) const fn of_everything() -> Self {
+        Self { probes: 0, lines: Vec::new() }
+    }
+
     /// The filter of these bytes; no bytes are the filter that excludes nothing. `None` if they are malformed.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let Some((&probes, lines)) = bytes.split_first() else {
-            return Some(Self { probes: 0, lines: Vec::new() });
+            return Some(Self::of_everything());
         };
         if probes == 0 || probes > 32 || lines.is_empty() || lines.len() % LINE_BYTES != 0 {
             return None;

@@ -168,8 +168,24 @@ impl TableIter {
                 }
                 Ok(true)
             }
-            Err(error) => self.fail(error),
+            Err(error) => {
+                // What `pass_damaged_block` is to pass over.
+                self.block = None;
+                self.number = number;
+                self.ahead.clear();
+                self.fail(error)
+            }
         }
+    }
+
+    /// After an error: the error, and the number of the block that could not be read, which is passed over; the cursor then stands on
+    /// the first entry behind it, if that can be read. `None` without an error. To be called until it answers `None`.
+    pub fn pass_damaged_block(&mut self) -> Option<(usize, Error)> {
+        let error = self.error.take()?;
+        let damaged = self.number;
+        // Another block that cannot be read leaves its error for the next call.
+        let _told_by_the_next_call = self.first_from(damaged.saturating_add(1));
+        Some((damaged, error))
     }
 
     /// Keeps what was read ahead only while blocks are loaded one after the other in one direction.

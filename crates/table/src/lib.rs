@@ -13,6 +13,7 @@ pub mod iter;
 pub mod lookup;
 pub mod properties;
 pub mod reader;
+pub mod remains;
 pub mod verify;
 pub mod writer;
 
@@ -23,4 +24,5 @@ pub use iter::{ScanOptions, TableIter};
 pub use lookup::{BlockCache, LookupKey, ReadIo, TableEntry};
 pub use properties::Properties;
 pub use reader::Table;
+pub use remains::Remains;
 pub use writer::{TableOptions, TableWriter};

@@ -25,7 +25,7 @@ pub use crate::lookup::{BlockCache, LookupKey, ReadIo, TableEntry};
 use crate::properties::Properties;
 
 /// Read at the end of a table whose `tail_bytes` nobody remembers.
-const TAIL_GUESS_BYTES: u64 = 64 * 1024;
+pub(crate) const TAIL_GUESS_BYTES: u64 = 64 * 1024;
 
 /// An open table.
 pub struct Table {
@@ -126,67 +126,54 @@ impl Table {
         path: &Path,
         number: u64,
         size_bytes: u64,
-        mut tail_len: u64,
+        tail_len: u64,
     ) -> Result<Self> {
-        let is_short = tail_len <= SCRATCH_BYTES_MAX as u64;
-        let mut read_tail = |buf: &mut AlignedBuf| loop {
-            let tail = read(&**file, path, size_bytes - tail_len, tail_len, buf)?;
-            let footer = decode_footer(path, number, size_bytes, tail)?;
-            if footer.meta_offset >= size_bytes - tail_len {
-                return Self::from_tail(Arc::clone(file), path, number, size_bytes, &footer, tail);
-            }
-            tail_len = size_bytes - footer.meta_offset;
-        };
-        // A small table's tail is no longer than a block: memory that is taken anew between its filter and the next one's
-        // leaves holes. A large one's is read once.
-        if is_short { with_scratch(read_tail) } else { read_tail(&mut AlignedBuf::new()) }
+        let tail = Self::read_tail(file, path, number, size_bytes, tail_len)?;
+        let (stones, facts, filter) = (tail.tombstones?, tail.properties?, tail.filter?);
+        Ok(Self::of(Arc::clone(file), path, number, size_bytes, (tail.index, filter, stones, facts)))
     }
 
-    fn from_tail(
+    /// The table of what was read of its tail.
+    pub(crate) fn of(
         file: Arc<dyn ReadFile>,
         path: &Path,
         number: u64,
         size_bytes: u64,
-        footer: &Footer,
-        tail: &[u8],
-    ) -> Result<Self> {
-        let tail_start = size_bytes - tail.len() as u64;
-        let part = |handle: Handle| {
-            let start = usize::try_from(handle.offset - tail_start).unwrap_or(usize::MAX);
-            let bytes =
-                tail.get(start..).and_then(|rest| rest.get(..handle.len_with_trailer())).unwrap_or(&[]);
-            checked_payload(path, number, handle.offset, bytes).map(|(_, payload)| payload)
-        };
-        let [filter, index, tombstones, properties] = footer.handles();
-        let broken = |handle: Handle, what: &str| {
-            Error::corruption(
-                path,
-                handle.offset,
-                format!("a table's {what} is malformed under a good checksum"),
-            )
-        };
-        let decoded_index = Index::decode(part(index)?).ok_or_else(|| broken(index, "index"))?;
-        if decoded_index.end() != footer.meta_offset {
-            return Err(broken(index, "index"));
-        }
-        let stones =
-            decode_tombstones(part(tombstones)?).ok_or_else(|| broken(tombstones, "range tombstones"))?;
-        let mut facts =
-            Properties::decode(part(properties)?).ok_or_else(|| broken(properties, "properties"))?;
-        facts.size_bytes = size_bytes;
-        facts.tail_bytes = size_bytes - footer.meta_offset;
-        Ok(Self {
-            filter: Filter::decode(part(filter)?).ok_or_else(|| broken(filter, "filter"))?,
-            index: decoded_index,
+        (index, filter, stones, properties): (Index, Filter, Vec<RangeTombstone>, Properties),
+    ) -> Self {
+        Self {
+            index,
+            filter,
             tombstones: (!stones.is_empty()).then(|| Arc::new(Fragments::build(stones))),
-            properties: facts,
+            properties,
             file,
             path: path.to_path_buf(),
             number,
             size_bytes,
             cache: None,
             kept: None,
-        })
+        }
+    }
+
+    pub(crate) fn read_tail(
+        file: &Arc<dyn ReadFile>,
+        path: &Path,
+        number: u64,
+        size_bytes: u64,
+        mut tail_len: u64,
+    ) -> Result<Tail> {
+        let is_short = tail_len <= SCRATCH_BYTES_MAX as u64;
+        let mut read_tail = |buf: &mut AlignedBuf| loop {
+            let tail = read(&**file, path, size_bytes - tail_len, tail_len, buf)?;
+            let footer = decode_footer(path, number, size_bytes, tail)?;
+            if footer.meta_offset >= size_bytes - tail_len {
+                return Tail::decode(path, number, size_bytes, &footer, tail);
+            }
+            tail_len = size_bytes - footer.meta_offset;
+        };
+        // A small table's tail is no longer than a block: memory that is taken anew between its filter and the next one's
+        // leaves holes. A large one's is read once.
+        if is_short { with_scratch(read_tail) } else { read_tail(&mut AlignedBuf::new()) }
     }
 
     /// The table with something that is to live as long as it does.
@@ -393,12 +380,66 @@ impl Table {
     pub fn keys_of_block(&self, offset: u64) -> Option<(Vec<u8>, Vec<u8>)> {
         let number =
             (0..self.index.len()).find(|&n| self.index.handle(n).is_some_and(|h| h.offset == offset))?;
-        let before = if number == 0 {
-            self.properties.smallest.to_vec()
-        } else {
-            self.index.separator_key(number - 1)
+        let (_, before, last) = self.block_place(number)?;
+        Some((before, last))
+    }
+
+    /// A user key at or behind that of every entry; `None` without entries.
+    #[must_use]
+    pub fn last_key(&self) -> Option<Vec<u8>> {
+        self.index.len().checked_sub(1).map(|last| self.index.separator_key(last))
+    }
+
+    /// Where the data block `number` lies, and user keys at or before its first and at or behind its last.
+    #[must_use]
+    pub fn block_place(&self, number: usize) -> Option<(Handle, Vec<u8>, Vec<u8>)> {
+        let handle = self.index.handle(number)?;
+        let before = match number.checked_sub(1) {
+            None => self.properties.smallest.to_vec(),
+            Some(before) => self.index.separator_key(before),
         };
-        Some((before, self.index.separator_key(number)))
+        Some((handle, before, self.index.separator_key(number)))
+    }
+}
+
+/// What a table's tail says; all but its index can be done without.
+pub(crate) struct Tail {
+    pub(crate) index: Index,
+    pub(crate) filter: Result<Filter>,
+    pub(crate) tombstones: Result<Vec<RangeTombstone>>,
+    pub(crate) properties: Result<Properties>,
+}
+
+impl Tail {
+    fn decode(path: &Path, number: u64, size_bytes: u64, footer: &Footer, tail: &[u8]) -> Result<Self> {
+        let tail_start = size_bytes - tail.len() as u64;
+        let part = |handle: Handle| {
+            let start = usize::try_from(handle.offset - tail_start).unwrap_or(usize::MAX);
+            let bytes =
+                tail.get(start..).and_then(|rest| rest.get(..handle.len_with_trailer())).unwrap_or(&[]);
+            checked_payload(path, number, handle.offset, bytes).map(|(_, payload)| payload)
+        };
+        let [filter, index, tombstones, properties] = footer.handles();
+        let broken = |handle: Handle, what: &str| {
+            Error::corruption(
+                path,
+                handle.offset,
+                format!("a table's {what} is malformed under a good checksum"),
+            )
+        };
+        let decoded_index = Index::decode(part(index)?).ok_or_else(|| broken(index, "index"))?;
+        if decoded_index.end() != footer.meta_offset {
+            return Err(broken(index, "index"));
+        }
+        let stones = part(tombstones)
+            .and_then(|bytes| decode_tombstones(bytes).ok_or_else(|| broken(tombstones, "range tombstones")));
+        let facts = part(properties)
+            .and_then(|bytes| Properties::decode(bytes).ok_or_else(|| broken(properties, "properties")));
+        let filter =
+            part(filter).and_then(|bytes| Filter::decode(bytes).ok_or_else(|| broken(filter, "filter")));
+        let tail_bytes = size_bytes - footer.meta_offset;
+        let own = |facts| Properties { size_bytes, tail_bytes, ..facts };
+        Ok(Self { index: decoded_index, tombstones: stones, properties: facts.map(own), filter })
     }
 }
 

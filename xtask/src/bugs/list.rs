@@ -1,7 +1,7 @@
 //! The seeded bugs: where each stands in the code says its `seeded_bug!`; here stands the hazard it is a case of, and the test that
 //! was written for that hazard. Run by `mod.rs` beside.
 
-use super::Suite::{self, Crash, Faults, Kills, Linear, Lsm, Ralt, Soak, Trust};
+use super::Suite::{self, Crash, Faults, Kills, Linear, Lsm, Ralt, Rot, Soak, Trust};
 
 /// A deliberate defect.
 pub(super) struct Bug {
@@ -32,6 +32,7 @@ const ACKNOWLEDGED: &str = "acknowledged at a level it has not reached";
 const ATOMIC: &str = "compare-and-set beside other writers";
 const LIMITS: &str = "memory and capacity are limits";
 const LEFT_OVER: &str = "what a fault leaves behind adds up";
+const DAMAGE: &str = "damage is told, and nothing stale is given out for it";
 
 /// All of them, by hazard.
 pub(super) const BUGS: &[Bug] = &[
@@ -421,6 +422,36 @@ pub(super) const BUGS: &[Bug] = &[
         "what_was_acknowledged_outlives_the_process",
     ),
     bug("conflicts-are-passed-over", ATOMIC, Linear, "concurrent_calls_take_effect_one_after_the_other"),
+    bug(
+        "block-checksum-without-its-place",
+        DAMAGE,
+        Rot,
+        "whatever_rots_no_answer_is_wrong_and_what_is_rescued_is_right",
+    ),
+    bug(
+        "damaged-log-ends-torn",
+        DAMAGE,
+        Rot,
+        "whatever_rots_no_answer_is_wrong_and_what_is_rescued_is_right",
+    ),
+    bug(
+        "last-edit-without-a-mark",
+        DAMAGE,
+        Trust,
+        "damage::a_flip_in_the_edit_of_the_last_flush_is_damage_and_no_flush_that_did_not_happen",
+    ),
+    bug(
+        "salvage-ignores-doubt",
+        DAMAGE,
+        Rot,
+        "whatever_rots_no_answer_is_wrong_and_what_is_rescued_is_right",
+    ),
+    bug(
+        "salvage-takes-lost-tombstones-for-none",
+        DAMAGE,
+        Rot,
+        "whatever_rots_no_answer_is_wrong_and_what_is_rescued_is_right",
+    ),
     bug(
         "foreign-tracker-is-believed",
         TRACKER,

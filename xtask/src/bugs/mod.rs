@@ -39,6 +39,8 @@ pub(crate) enum Suite {
     Linear,
     /// A store at work while its disks fail.
     Soak,
+    /// Bytes of files rot.
+    Rot,
     /// Random operations against the model.
     Model,
 }
@@ -55,6 +57,7 @@ impl Suite {
             Self::Kills => ("kelvin-sim", "kills"),
             Self::Linear => ("kelvin-sim", "linear"),
             Self::Soak => ("kelvin-workload", "soak"),
+            Self::Rot => ("kelvin-sim", "rot"),
             Self::Model => ("kelvin-sim", "model"),
         }
     }
@@ -71,8 +74,12 @@ impl Suite {
 /// A test program that takes longer is taken for one that hangs.
 const RUN_MAX: Duration = Duration::from_secs(300);
 /// What the simulation is run with: more than in the tests of every day.
-const SIMULATION: [(&str, &str); 3] =
-    [("KELVIN_MODEL_OPS", "20000"), ("KELVIN_MODEL_SEEDS", "2"), ("KELVIN_CRASH_IMAGES", "200000")];
+const SIMULATION: [(&str, &str); 4] = [
+    ("KELVIN_MODEL_OPS", "20000"),
+    ("KELVIN_MODEL_SEEDS", "2"),
+    ("KELVIN_CRASH_IMAGES", "200000"),
+    ("KELVIN_ROT_HARMS", "20000"),
+];
 
 /// How a test program ended.
 enum Outcome {

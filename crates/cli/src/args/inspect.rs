@@ -1,10 +1,11 @@
-//! The commands that look at a store and copy it.
+//! The commands that look at a store, copy it, and rescue it.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::store::{BytesArgs, KeyspaceArgs, OutputArgs, PlaceArgs, StoreArgs};
+use super::values;
 
 /// `stats`
 #[derive(Debug, Args)]
@@ -72,6 +73,42 @@ pub struct Check {
     /// Every file, sound ones too
     #[arg(long)]
     pub all: bool,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `salvage`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads what can be read of a store that is damaged and closed, changes nothing of it, and makes a new
+store of it. What a lost piece may have overwritten or deleted is not certain: such records are put
+into a keyspace NAME.doubtful of the new store. Exit code 3 if anything is lost; the report says what.
+
+Examples:
+  kelvin salvage --fast ./store ./new
+  kelvin salvage --fast /nvme/s --slow /hdd/s /nvme/new --slow-to /hdd/new --fast-capacity 10GiB
+  kelvin salvage --fast ./store ./new --without-manifest --json")]
+pub struct Salvage {
+    /// The new store's directory (on the fast disk), absent or empty
+    #[arg(value_name = "NEW")]
+    pub to: PathBuf,
+    /// The new store's directory on the slow disk, if it is to have two tiers
+    #[arg(long, value_name = "DIR")]
+    pub slow_to: Option<PathBuf>,
+    /// The most bytes of the new store on the fast disk; needed with --slow-to
+    #[arg(long, value_name = "SIZE", value_parser = values::size, env = "KELVIN_FAST_CAPACITY", hide_env_values = true)]
+    pub fast_capacity: Option<u64>,
+    /// The most memory for writing the new store [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub memory: Option<u64>,
+    /// The manifest cannot be read: take the newest version of every key from all tables and logs, as doubtful
+    #[arg(long)]
+    pub without_manifest: bool,
+    /// The slow disk is lost: take what the fast one has, and do not look at --slow
+    #[arg(long)]
+    pub without_slow: bool,
     #[command(flatten)]
     pub place: PlaceArgs,
     #[command(flatten)]

@@ -74,13 +74,15 @@ pub enum Command {
     Explain(inspect::Explain),
     /// Read and verify every byte of every file, and say what is lost
     Check(inspect::Check),
+    /// Rescue what can be read of a damaged store into a new one
+    Salvage(inspect::Salvage),
     /// Make a copy that opens like any other store
     Checkpoint(inspect::Checkpoint),
     /// Measure a system under a workload
     Bench(Box<bench::Bench>),
     /// Measure a system in simulated time, on disks that need not be there
     Sim(Box<sim::Sim>),
-    /// Put the promises to the test: crashes, kills, failing disks, concurrent clients
+    /// Put the promises to the test: crashes, kills, failing disks, rotten files, concurrent clients
     Verify(verify::Verify),
     /// Show two tiers at work: no argument needed
     Demo(bench::Demo),
@@ -102,6 +104,7 @@ impl Command {
             Self::Levels(args) => args.output.json,
             Self::Explain(args) => args.output.json,
             Self::Check(args) => args.output.json,
+            Self::Salvage(args) => args.output.json,
             Self::Checkpoint(args) => args.output.json,
             Self::Verify(args) => args.output.json,
             Self::Demo(args) => args.output.json,

@@ -3,7 +3,7 @@
 //! The store is not opened, so it works where opening fails. It must not be open in another process: its files would
 //! change while they are read.
 
-use kelvin::{CheckReport, FileCheck, Options};
+use kelvin::{CheckReport, FileCheck};
 use serde_json::{Value, json};
 
 use crate::args::inspect::Check;
@@ -11,21 +11,14 @@ use crate::exit::{Exit, Outcome};
 use crate::output::{Paint, bytes, grouped, print, print_json};
 use crate::{progress, store};
 
-/// Checks need no capacity; any that options allow will do.
-const ANY_CAPACITY: u64 = 1 << 50;
-
 /// Checks the store; code 3 if anything is damaged.
 ///
 /// # Errors
 /// If there is no store to check, or the output's.
 pub fn run(args: &Check) -> Outcome {
     store::must_exist(&args.place)?;
-    let mut options = Options::new(&args.place.fast);
-    if let Some(slow) = &args.place.slow {
-        options = options.slow(slow).fast_capacity(ANY_CAPACITY);
-    }
     let bar = progress::bar(Some(0), "bytes", args.output.json);
-    let report = kelvin::check(options, &mut |done, total| {
+    let report = kelvin::check(store::to_read(&args.place), &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     })?;
@@ -52,7 +45,7 @@ fn as_text(report: &CheckReport, all: bool, paint: Paint) -> String {
     });
     if damaged > 0 {
         text.push_str(
-            "\nNothing was changed. What is listed as lost can be restored from a checkpoint or a dump.",
+            "\nNothing was changed. What is listed as lost can be restored from a checkpoint or a dump; `kelvin salvage` makes a new store of the rest.",
         );
     }
     text

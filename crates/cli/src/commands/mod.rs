@@ -14,6 +14,7 @@ mod load;
 mod paper;
 mod put;
 mod range;
+mod salvage;
 mod scan;
 mod sim;
 mod stats;
@@ -39,6 +40,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Levels(args) => levels::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Salvage(args) => salvage::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Sim(args) => sim::run(&args),

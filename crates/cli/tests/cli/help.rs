@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{kelvin, stdout};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "get",
     "put",
     "delete",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 16] = [
     "levels",
     "explain",
     "check",
+    "salvage",
     "checkpoint",
     "bench",
     "sim",

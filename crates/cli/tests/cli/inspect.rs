@@ -12,7 +12,7 @@ fn json(command: &mut assert_cmd::Command) -> Value {
 }
 
 /// A store with 2,000 records in tables.
-fn with_tables(place: &Place) -> PathBuf {
+pub fn with_tables(place: &Place) -> PathBuf {
     let dir = place.path("s");
     let db = Db::open(Options::new(&dir).memory(4 << 20)).unwrap();
     for number in 0..2_000u32 {
@@ -24,7 +24,7 @@ fn with_tables(place: &Place) -> PathBuf {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test looks for a file of the store")]
-fn files_of(dir: &Path, extension: &str) -> Vec<PathBuf> {
+pub fn files_of(dir: &Path, extension: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -35,7 +35,7 @@ fn files_of(dir: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test damages a file of the store")]
-fn flip(path: &Path, at: usize) {
+pub fn flip(path: &Path, at: usize) {
     let mut bytes = std::fs::read(path).unwrap();
     bytes[at] ^= 1;
     std::fs::write(path, bytes).unwrap();

@@ -23,6 +23,8 @@ mod paper;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
+mod salvage;
+#[cfg(test)]
 mod trace;
 mod transfer;
 #[cfg(test)]

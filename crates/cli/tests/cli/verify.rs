@@ -5,9 +5,13 @@ use crate::common::{Place, failure, kelvin, stdout};
 #[test]
 fn each_suite_runs_at_the_size_that_is_asked_for() {
     let place = Place::new();
-    for (suite, budget, least) in
-        [("model", "5000", 5_000), ("faults", "40", 40), ("linear", "2", 2), ("kills", "3", 3)]
-    {
+    for (suite, budget, least) in [
+        ("model", "5000", 5_000),
+        ("faults", "40", 40),
+        ("rot", "60", 60),
+        ("linear", "2", 2),
+        ("kills", "3", 3),
+    ] {
         let mut command = kelvin();
         command.args(["verify", suite, "--budget", budget, "--json", "--fast"]).arg(place.path("fast"));
         command.arg("--slow").arg(place.path("slow"));
@@ -29,7 +33,9 @@ fn each_suite_runs_at_the_size_that_is_asked_for() {
     assert!(text.contains("holds") && text.contains("1 histories in"), "{text}");
     let list = stdout(kelvin().args(["verify", "--list"]));
     assert!(
-        ["model", "crash", "faults", "linear", "kills", "soak"].iter().all(|name| list.contains(name)),
+        ["model", "crash", "faults", "simulation", "rot", "linear", "kills", "soak"]
+            .iter()
+            .all(|name| list.contains(name)),
         "{list}"
     );
 }

@@ -129,6 +129,15 @@ impl<S: InternalIterator> DbIter<S> {
         stored.get(self.value_offset..).unwrap_or_default()
     }
 
+    /// Which of the sources the entry under the iterator lies in. Forward only: `None` when it was reached backward.
+    #[must_use]
+    pub const fn source(&self) -> Option<usize> {
+        match self.state {
+            State::Forward => self.merge.current_source(),
+            State::Off | State::Backward => None,
+        }
+    }
+
     /// When the entry under the iterator expires, Unix milliseconds; `None` if it does not.
     #[must_use]
     pub fn expiry_ms(&self) -> Option<u64> {

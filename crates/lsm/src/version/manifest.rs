@@ -4,7 +4,8 @@
 //! - A manifest is appended to only by the process that made it, and never again after an append or a sync failed
 //!   (RELIABILITY M3, M4, M5). Opening a store always begins a new one.
 //! - A record that does not check is the end of the manifest only if nothing after it checks: a record behind it
-//!   proves damage in the middle, which is an error.
+//!   proves damage in the middle, which is an error. So that one stands behind the last edit too, a *mark*, a record without a
+//!   payload, follows every edit once it is synced. A mark itself says nothing: where one cannot be read the manifest goes on.
 //!
 //! Format: docs/formats/manifest.md. Tests: `tests.rs`.
 
@@ -24,7 +25,7 @@ pub const CURRENT_NEW: &str = "CURRENT.new";
 const MAGIC: [u8; 8] = *b"KELVMAN\n";
 const FORMAT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 44;
-const FRAME_BYTES: usize = 16;
+pub(super) const FRAME_BYTES: usize = 16;
 const MANIFEST_BYTES_MAX: u64 = 4 << 30;
 const READ_BYTES: usize = 1 << 20;
 
@@ -97,6 +98,14 @@ impl Writer {
         self.file
             .sync()
             .map_err(|error| Failure::Unknown(io_error("cannot sync the manifest", &self.path, error)))
+    }
+
+    /// Vouches for everything synced so far: hands a mark to the operating system, to be synced with what follows.
+    pub fn mark(&mut self) -> Result<(), Failure> {
+        self.append(&Edit::default())?;
+        self.file
+            .flush()
+            .map_err(|error| Failure::Append(io_error("cannot write the manifest", &self.path, error)))
     }
 
     pub const fn size_bytes(&self) -> u64 {
@@ -258,6 +267,11 @@ pub(super) fn parse(path: &Path, number: u64, bytes: &[u8]) -> Result<Read> {
     let mut offset = HEADER_BYTES;
     while offset < bytes.len() {
         let Some(payload) = record_at(number, bytes, offset) else {
+            // Every edit has a payload, so this was a mark; a power loss may take it and leave what was written behind it.
+            if record_at(number, bytes, offset + FRAME_BYTES).is_some() {
+                offset += FRAME_BYTES;
+                continue;
+            }
             if let Some(later) = (offset + 1..bytes.len()).find(|at| record_at(number, bytes, *at).is_some())
             {
                 return Err(Error::corruption(
@@ -270,11 +284,33 @@ pub(super) fn parse(path: &Path, number: u64, bytes: &[u8]) -> Result<Read> {
             }
             return Ok(Read { uuid, edits, torn_at: Some(offset as u64) });
         };
-        let edit = Edit::decode(payload).map_err(|error| error.file(path).offset(offset as u64))?;
-        edits.push(edit);
+        if !payload.is_empty() {
+            let edit = Edit::decode(payload).map_err(|error| error.file(path).offset(offset as u64))?;
+            edits.push(edit);
+        }
         offset += FRAME_BYTES + payload.len();
     }
     Ok(Read { uuid, edits, torn_at: None })
+}
+
+/// The edits of manifest `number` that can be read, whatever lies between them. They need not add up to any state.
+///
+/// # Errors
+/// The storage's.
+pub(crate) fn edits_that_check(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Vec<Edit>> {
+    let bytes = read_whole(storage, &dir.join(manifest_name(number)), MANIFEST_BYTES_MAX)?;
+    let mut edits = Vec::new();
+    let mut offset = HEADER_BYTES;
+    while offset < bytes.len() {
+        offset += match record_at(number, &bytes, offset) {
+            None => 1,
+            Some(payload) => {
+                edits.extend(Edit::decode(payload));
+                FRAME_BYTES + payload.len()
+            }
+        };
+    }
+    Ok(edits)
 }
 
 fn parse_header(path: &Path, number: u64, bytes: &[u8]) -> Result<[u8; 16]> {

@@ -24,10 +24,12 @@ mod tree;
 pub use edit::{Edit, KeyspaceEntry};
 pub use file::{CooledAt, Slot, TableFile, TableOpener};
 pub use level::Level;
+pub(crate) use manifest::edits_that_check;
 pub use manifest::{CURRENT, CURRENT_NEW, current_line, manifest_name, sign as sign_manifest};
 pub use meta::TableMeta;
 pub use replay::{Keyspace as RecordedKeyspace, Recorded};
 pub use set::{FileNumbers, VersionSet, read_recorded, write_recorded};
+pub(crate) use set::{manifests_in, read_recorded_in};
 pub use tree::Version;
 
 pub use crate::tiers::StoreId;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier};
+use kelvin_base::{Error, ErrorKind, Result, Sequence, Tier, seeded_bug};
 use kelvin_storage::Storage;
 
 use super::edit::Edit;
@@ -87,6 +87,14 @@ pub struct VersionSet {
 /// `Corruption` naming file and offset; `InvalidArgument` for a newer format; else `Io`.
 pub fn read_recorded(storage: &dyn Storage, dir: &Path) -> Result<Option<Recorded>> {
     let Some(number) = manifest::read_current(storage, dir)? else { return Ok(None) };
+    read_recorded_in(storage, dir, number).map(Some)
+}
+
+/// What manifest `number` in `dir` records, whether it is in force or not.
+///
+/// # Errors
+/// As [`read_recorded`].
+pub(crate) fn read_recorded_in(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Recorded> {
     let path = dir.join(manifest_name(number));
     let read = manifest::read(storage, dir, number)?;
     let mut recorded = Recorded { manifest_number: number, ..Recorded::default() };
@@ -109,7 +117,22 @@ pub fn read_recorded(storage: &dyn Storage, dir: &Path) -> Result<Option<Recorde
         ));
     }
     recorded.next_file_number = recorded.next_file_number.max(number.saturating_add(1));
-    Ok(Some(recorded))
+    Ok(recorded)
+}
+
+/// Numbers of the manifests in `dir`, ascending.
+///
+/// # Errors
+/// The storage's.
+pub(crate) fn manifests_in(storage: &dyn Storage, dir: &Path) -> Result<Vec<u64>> {
+    let names = storage.list(dir).map_err(|error| Error::io("cannot list", dir, error))?;
+    let number = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.strip_suffix(".manifest")?.parse::<u64>().ok()
+    };
+    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 /// Writes `recorded` as the manifest of the store in `dir` and makes `CURRENT` name it (checkpoints, repair).
@@ -192,15 +215,9 @@ impl VersionSet {
             };
             open.insert(*id, one);
         }
-        let mut next = recorded.next_file_number;
-        for path in storage.list(dir).map_err(|error| Error::io("cannot list", dir, error))? {
-            // A manifest that never came into force keeps its number.
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if let Some(number) = name.strip_suffix(".manifest").and_then(|digits| digits.parse::<u64>().ok())
-            {
-                next = next.max(number.saturating_add(1));
-            }
-        }
+        // A manifest that never came into force keeps its number.
+        let found = manifests_in(storage.as_ref(), dir)?.last().map_or(0, |number| number.saturating_add(1));
+        let next = recorded.next_file_number.max(found);
         let mut set = Self {
             storage,
             dir: dir.to_path_buf(),
@@ -251,7 +268,15 @@ impl VersionSet {
             _ => return self.take_over(&edit, &changed).map(|()| changed),
         };
         match appended {
-            Ok(()) => self.apply(&edit, &changed),
+            Ok(()) => {
+                self.apply(&edit, &changed);
+                // The edit is durable. Where its mark cannot be written, nothing is: the next edit begins a new manifest.
+                if !seeded_bug!("last-edit-without-a-mark")
+                    && self.writer.as_mut().is_some_and(|writer| writer.mark().is_err())
+                {
+                    self.writer = None;
+                }
+            }
             Err(Failure::Unknown(error)) => return Err(self.fail(error)),
             Err(Failure::Append(_)) => {
                 // Never again that manifest. The new one holds the state after the edit.

@@ -21,5 +21,5 @@ pub mod writer;
 
 pub use files::LogFiles;
 pub use reader::{Tail, WalReader, WalRecord};
-pub use replay::{ReplayRecord, Replayed, replay};
+pub use replay::{Gap, ReplayRecord, Replayed, replay, replay_remains};
 pub use writer::WalWriter;

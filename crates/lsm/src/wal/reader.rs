@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kelvin_base::coding::get_u64;
-use kelvin_base::{Error, Result, SEQUENCE_MAX, Sequence};
+use kelvin_base::{Error, Result, SEQUENCE_MAX, Sequence, seeded_bug};
 use kelvin_storage::{AlignedBuf, IoMode, ReadFile, Storage};
 
 use super::format::{
@@ -63,6 +63,8 @@ pub struct WalReader {
     /// Where the next fragment is expected.
     at: u64,
     assembly: Assembly,
+    /// Offset, first sequence number and operations of the record moved to.
+    found: Option<(u64, Sequence, u32)>,
     marked: bool,
     tail: Option<Tail>,
     failed: Option<Error>,
@@ -74,6 +76,18 @@ impl WalReader {
     /// # Errors
     /// The storage's; `InvalidArgument` if a newer version of Kelvin wrote it; `Corruption` as R3 says.
     pub fn open(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Self> {
+        let reader = Self::open_remains(storage, dir, number)?;
+        match &reader.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(reader),
+        }
+    }
+
+    /// As [`Self::open`], for who reads on behind damage ([`Self::pass_damage`]): a file that begins wrong fails at the first record.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn open_remains(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Self> {
         let path = log_path(dir, number);
         let file =
             storage.open(&path, IoMode::Buffered).map_err(|error| Error::io("open a log", &path, error))?;
@@ -82,27 +96,30 @@ impl WalReader {
         let mut reader = Self {
             blocks,
             number,
-            at: FILE_HEADER_BYTES as u64,
+            at: 0,
             assembly: Assembly::default(),
+            found: None,
             marked: false,
             tail: None,
             failed: None,
         };
-        let header = parse_header(number, reader.blocks.block(0)?);
-        match header {
-            Header::Good => {}
+        reader.failed = reader.read_header().err();
+        Ok(reader)
+    }
+
+    fn read_header(&mut self) -> Result<()> {
+        self.at = 0;
+        match parse_header(self.number, self.blocks.block(0)?) {
+            Header::Good => self.at = FILE_HEADER_BYTES as u64,
             Header::Newer(version) => {
                 return Err(Error::invalid("a newer version of Kelvin wrote this log")
-                    .file(&reader.blocks.path)
+                    .file(&self.blocks.path)
                     .expected(format!("format 1 to {VERSION}"), format!("format {version}"))
                     .advice("open the store with that version"));
             }
-            Header::Bad => {
-                reader.at = 0;
-                reader.tail = Some(reader.judge(0)?);
-            }
+            Header::Bad => self.tail = Some(self.judge(0)?),
         }
-        Ok(reader)
+        Ok(())
     }
 
     /// The next record; `None` at the log's end, of which [`Self::tail`] then tells.
@@ -110,20 +127,64 @@ impl WalReader {
     /// # Errors
     /// `Corruption` as R3 says, or the storage's. Every further call repeats it.
     pub fn next_record(&mut self) -> Result<Option<WalRecord<'_>>> {
+        Ok(if self.advance_to_next()? { self.record() } else { None })
+    }
+
+    /// Moves to the next record; false at the log's end.
+    ///
+    /// # Errors
+    /// As [`Self::next_record`].
+    pub(super) fn advance_to_next(&mut self) -> Result<bool> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
         match self.advance() {
-            Ok(None) => Ok(None),
-            Ok(Some((offset, first_sequence, operations))) => {
-                let batch = self.assembly.record.get(SEQUENCE_BYTES..).unwrap_or_default();
-                Ok(Some(WalRecord { offset, first_sequence, operations, batch }))
+            Ok(found) => {
+                self.found = found;
+                Ok(found.is_some())
             }
             Err(error) => {
                 self.failed = Some(error.clone());
                 Err(error)
             }
         }
+    }
+
+    /// The record moved to.
+    pub(super) fn record(&self) -> Option<WalRecord<'_>> {
+        let (offset, first_sequence, operations) = self.found?;
+        let batch = self.assembly.record.get(SEQUENCE_BYTES..).unwrap_or_default();
+        Some(WalRecord { offset, first_sequence, operations, batch })
+    }
+
+    /// After a failure: passes over what cannot be read, up to the next record or mark that can be, and goes on from there. Answers
+    /// the bytes passed over; `None` without a failure.
+    pub fn pass_damage(&mut self) -> Option<Range<u64>> {
+        let failed = self.failed.take()?;
+        let met = failed.at().unwrap_or(self.at);
+        let begun = self.assembly.begin.take();
+        // A fragment that does not continue the record begun before it may begin one itself.
+        let from = if begun.is_some() { met.min(self.at) } else { self.at };
+        self.at = self.next_beginning(from);
+        Some(begun.unwrap_or(met).min(from)..self.at)
+    }
+
+    /// Where the next fragment begins, from `at` on, that can be understood without the one before it; the end of the file if none does.
+    fn next_beginning(&mut self, mut at: u64) -> u64 {
+        while at < self.blocks.len {
+            let within = within(at);
+            let block_at = at - within as u64;
+            at = block_at + BLOCK;
+            let Ok(block) = self.blocks.block(block_at) else { continue };
+            let begins = |at: &usize| match parse(self.number, block, block_at, *at) {
+                Parsed::Fragment { kind, .. } => !matches!(kind, FragmentKind::Middle | FragmentKind::Last),
+                Parsed::BlockEnd | Parsed::Bad => false,
+            };
+            if let Some(found) = (within..block.len()).find(begins) {
+                return block_at + found as u64;
+            }
+        }
+        self.blocks.len
     }
 
     /// How the log ends, once [`Self::next_record`] answered `None`.
@@ -209,7 +270,7 @@ impl WalReader {
             evidence.search(self.number, self.blocks.block(block_at)?, block_at, within, first);
             (block_at, within, first) = (block_at + BLOCK, 0, false);
         }
-        if evidence.synced > bad {
+        if evidence.synced > bad && !seeded_bug!("damaged-log-ends-torn") {
             return Err(Error::corruption(
                 self.path(),
                 bad,
@@ -377,7 +438,9 @@ impl Blocks {
             None => {
                 let left = self.len.saturating_sub(block_at).min(WINDOW_BYTES as u64);
                 let wanted = usize::try_from(left).unwrap_or(WINDOW_BYTES);
-                let held = self.file.read_at(block_at, wanted, &mut self.buf);
+                let mut read = |wanted| self.file.read_at(block_at, wanted, &mut self.buf);
+                // A block of those ahead may be the one that cannot be read.
+                let held = read(wanted).or_else(|error| if wanted > len { read(len) } else { Err(error) });
                 let held =
                     held.map_err(|error| Error::io("read a log", &self.path, error).offset(block_at))?;
                 self.window = (block_at, held);

@@ -24,7 +24,7 @@ fn promoting(options: Options) -> Options {
 }
 
 /// A closed store with at least two runs of copies of the `a` keys; their files.
-fn with_runs(rig: &Rig) -> (Options, Vec<PathBuf>) {
+pub fn with_runs(rig: &Rig) -> (Options, Vec<PathBuf>) {
     let options = promoting(rig.filled());
     let db = Db::open(options.clone()).unwrap();
     for number in 0..200 {

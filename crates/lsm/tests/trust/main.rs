@@ -20,6 +20,7 @@ mod newer;
 mod power;
 mod recovery;
 mod rig;
+mod salvage;
 mod slow_away;
 mod store;
 mod sync_failed;

@@ -28,7 +28,7 @@ use life::{GRACE, Life, Stop};
 use rand::RngExt;
 use weather::{Ending, Fault, Turn, random_of};
 
-use crate::checks::{audit, tables_are_named};
+use crate::checks::{audit, is_sound, tables_are_named};
 use crate::model::Moved;
 use crate::settings::{self, Configuration, base};
 use crate::world::{World, WorldClock};
@@ -382,6 +382,7 @@ impl<'a> Simulation<'a> {
                     audit(&db).map_err(told)?;
                     let tables = self.disks.tables(Self::dirs()).map_err(told)?;
                     tables_are_named(&db, &tables).map_err(told)?;
+                    is_sound(&db).map_err(told)?;
                 }
                 Err(error) if error.kind() == kelvin::ErrorKind::ReadOnly && !is_last => {}
                 Err(error) => return Err(told(error.to_string())),

@@ -11,7 +11,7 @@ use kelvin_base::{ErrorKind, InternalIterator, RangeTombstone, Result, hash64};
 use kelvin_storage::{AlignedBuf, ReadFile};
 use kelvin_table::block::{BlockBuilder, common_len};
 use kelvin_table::fuzz::{self, BytesFile};
-use kelvin_table::{Compression, LookupKey, ReadIo, ScanOptions, TableOptions};
+use kelvin_table::{Compression, LookupKey, ReadIo, ScanOptions, Table, TableOptions};
 
 fn sample(compression: Compression) -> (Vec<u8>, Entries) {
     let mut numbers = Numbers(1);
@@ -129,6 +129,70 @@ fn what_a_second_look_finds_in_order_is_served_and_nothing_else() {
     assert!(table.verify().is_empty());
     let error = open_file(lying(true), tail_bytes, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn of_a_damaged_table_every_sound_block_is_read_and_the_others_are_passed_over() {
+    let (good, entries) = sample(Compression::None);
+    let whole = open(&good).unwrap();
+    let mut blocks = 0;
+    while let Some((handle, before, last)) = whole.block_place(blocks) {
+        let mut bad = good.clone();
+        bad[usize::try_from(handle.offset).unwrap() + 2] ^= 1;
+        let table = open(&bad).unwrap();
+        let mut iter = table.iter(ScanOptions::default());
+        let (mut found, mut passed) = (Entries::new(), Vec::new());
+        let mut outcome = iter.seek_to_first();
+        loop {
+            let failed = outcome.is_err();
+            let passed_before = passed.len();
+            while let Some((block, error)) = iter.pass_damaged_block() {
+                assert_eq!((block, error.at()), (blocks, Some(handle.offset)));
+                passed.push(block);
+            }
+            assert_eq!(failed, passed.len() > passed_before);
+            if !iter.valid() {
+                break;
+            }
+            found.push((iter.key().to_vec(), iter.value().to_vec()));
+            outcome = iter.next();
+        }
+        assert_eq!(passed, [blocks]);
+        let is_missing = |entry: &&(Vec<u8>, Vec<u8>)| !found.contains(entry);
+        let missing: Entries = entries.iter().filter(is_missing).cloned().collect();
+        let is_in = |key: &[u8]| before.as_slice() <= key && key <= last.as_slice();
+        assert!(!missing.is_empty() && missing.iter().all(|(key, _)| is_in(&key[..key.len() - 8])));
+        assert_eq!(found.len() + missing.len(), entries.len());
+        blocks += 1;
+    }
+    assert!(blocks > 3, "{blocks}");
+}
+
+#[test]
+fn a_table_opens_without_what_is_damaged_of_its_tail_as_long_as_its_index_is_sound() {
+    let (good, entries) = sample(Compression::None);
+    let size = good.len() as u64;
+    let tail_bytes = open(&good).unwrap().properties().tail_bytes;
+    let path = std::path::Path::new(crate::common::PATH);
+    let mut opened = [0; 4];
+    for at in good.len() - usize::try_from(tail_bytes).unwrap()..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        let file: Arc<dyn ReadFile> = Arc::new(BytesFile(bad));
+        let Ok(remains) = Table::open_remains(file, path, crate::common::NUMBER, size, tail_bytes) else {
+            opened[3] += 1;
+            continue;
+        };
+        let damaged = [&remains.filter, &remains.tombstones, &remains.properties];
+        let part = damaged.iter().position(|part| part.is_some()).unwrap();
+        assert_eq!(damaged.iter().filter(|part| part.is_some()).count(), 1, "byte {at}");
+        assert_eq!(remains.table.tombstones().is_none(), part == 1);
+        opened[part] += 1;
+        let mut iter = Arc::new(remains.table).iter(ScanOptions::default());
+        iter.seek_to_first().unwrap();
+        assert_eq!(rest(&mut iter).unwrap(), entries, "byte {at}");
+    }
+    assert!(opened.iter().all(|count| *count > 8), "{opened:?}");
 }
 
 #[test]

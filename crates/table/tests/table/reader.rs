@@ -222,14 +222,18 @@ fn no_flip_and_no_cut_gives_a_wrong_answer_or_a_panic() {
 }
 
 #[test]
-fn a_table_under_another_number_and_a_newer_format_are_refused_by_name() {
+fn a_table_under_another_number_and_a_newer_format_are_refused_by_name_and_a_damaged_version_is_none() {
     let (bytes, _) = write(&entries(&versions(5, 5)), &[], TableOptions::default());
     let file = Arc::new(BytesFile(bytes.clone()));
     let other = Table::open(file, Path::new(PATH), NUMBER + 1, bytes.len() as u64, 0, None).unwrap_err();
     assert_eq!(other.kind(), ErrorKind::Corruption);
+    // The footer ends: checksum, version, magic.
     let mut newer = bytes;
     let at = newer.len() - 12;
     newer[at] = 2;
+    let damaged = open(&newer).unwrap_err();
+    assert_eq!(damaged.kind(), ErrorKind::Corruption, "all else says that it is of this format: {damaged}");
+    newer[at - 8] ^= 1;
     let error = open(&newer).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("newer format"), "{error}");

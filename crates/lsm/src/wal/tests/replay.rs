@@ -3,7 +3,7 @@
 use kelvin_base::ErrorKind;
 
 use super::*;
-use crate::wal::replay::{Replayed, replay};
+use crate::wal::replay::{Replayed, replay, replay_remains};
 
 /// The sequence numbers visited, with the log each came from.
 fn run(storage: &MemoryStorage, numbers: &[u64]) -> Result<(Vec<(u64, Sequence)>, Replayed)> {
@@ -34,7 +34,43 @@ fn records_come_in_order_over_all_logs_empty_ones_included() {
     let (visited, replayed) = run(&storage, &[1, 2, 3]).unwrap();
     assert_eq!(visited, [of(1, 11..=13), of(3, 14..=15)].concat());
     assert_eq!((replayed.records, replayed.last_sequence, replayed.torn), (5, Some(15), None));
-    assert_eq!(run(&storage, &[]).unwrap().1, Replayed::default());
+    let nothing = run(&storage, &[]).unwrap().1;
+    assert_eq!((nothing.records, nothing.last_sequence, nothing.bytes, nothing.torn), (0, None, 0, None));
+}
+
+#[test]
+fn what_is_behind_damage_is_read_if_that_is_asked_for_and_what_is_missing_is_told() {
+    let storage = storage();
+    write_log(&storage, 1, 1..=9, true);
+    let good = read_file(&storage, 1);
+    let mut missing = [0; 10];
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        replace_file(&storage, 1, &bad);
+        let mut found = Vec::new();
+        let remains = replay_remains(&storage, dir(), &[1], Some(0), &mut |record| {
+            found.push(record.first_sequence);
+            Ok(())
+        });
+        let gaps = remains.unwrap().gaps;
+        match run(&storage, &[1]) {
+            Ok((visited, _)) => {
+                assert!(gaps.is_empty(), "byte {at}: {gaps:?}");
+                assert_eq!(visited, found.iter().map(|sequence| (1, *sequence)).collect::<Vec<_>>());
+            }
+            Err(_) => {
+                let lost: Vec<u64> = (1..=9).filter(|sequence| !found.contains(sequence)).collect();
+                assert_eq!(gaps.len(), 1, "byte {at}: {gaps:?}");
+                assert!(gaps[0].bytes.contains(&(at as u64)) && lost.len() < 2, "byte {at}: {lost:?}");
+                let expected = lost.first().and_then(|lost| (*lost < 9).then_some(lost + 1));
+                assert_eq!(gaps[0].holds_none(), lost.is_empty(), "byte {at}");
+                assert!(lost.is_empty() || gaps[0].next == expected, "byte {at}: {gaps:?}");
+                missing[usize::try_from(lost.first().copied().unwrap_or(0)).unwrap()] += 1;
+            }
+        }
+    }
+    assert!(missing.iter().all(|count| *count > 0), "{missing:?}");
 }
 
 #[test]
