@@ -72,3 +72,9 @@ pub fn is_sound(db: &Db) -> Check {
         None => Ok(()),
     }
 }
+
+/// What a panic said.
+pub(crate) fn said_by(panic: &(dyn std::any::Any + Send)) -> String {
+    let what = panic.downcast_ref::<String>().cloned();
+    what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
+}

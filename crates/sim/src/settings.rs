@@ -25,6 +25,8 @@ pub struct Configuration {
     pub change: fn(Options) -> Options,
 }
 
+/// The wall time at which every run begins.
+pub(crate) const START_UNIX_MILLIS: u64 = 1_000_000;
 const FAST: &str = "/fast";
 const SLOW: &str = "/slow";
 
@@ -242,8 +244,21 @@ fn devices() -> [Arc<dyn Storage>; 2] {
 /// # Errors
 /// What keeps it from being opened.
 pub fn open(configuration: &Configuration, seed: u64) -> Result<Db, String> {
+    open_with(configuration, seed, Arc::new(ManualClock::new(START_UNIX_MILLIS)), threads()?)
+}
+
+/// As [`open`], with the threads of `executor`.
+///
+/// # Errors
+/// What keeps it from being opened.
+pub(crate) fn open_with(
+    configuration: &Configuration,
+    seed: u64,
+    clock: Arc<dyn Clock>,
+    executor: Arc<dyn Executor>,
+) -> Result<Db, String> {
     let [fast, slow] = devices();
-    let env = Env { fast, slow, clock: Arc::new(ManualClock::new(1_000_000)), executor: threads()?, seed };
+    let env = Env { fast, slow, clock, executor, seed };
     let options = base(configuration, Path::new(FAST), Path::new(SLOW)).env(env);
     Db::open(options).map_err(|error| format!("open failed: {error}"))
 }
@@ -254,7 +269,7 @@ fn run_all(
     seed: u64,
     count: u64,
 ) -> Result<Moved, Mismatch> {
-    let clock = Arc::new(ManualClock::new(1_000_000));
+    let clock = Arc::new(ManualClock::new(START_UNIX_MILLIS));
     let manual = (!configuration.threads).then(|| Arc::new(ManualExecutor::new()));
     let executor: Arc<dyn Executor> = match &manual {
         Some(manual) => Arc::clone(manual) as _,

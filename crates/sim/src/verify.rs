@@ -10,7 +10,7 @@ use crate::crash::scenarios::{long, sequences};
 use crate::crash::{self, sampling};
 use crate::faults::{Failure, Victim, every_io_fails, scripts};
 use crate::kills::{self, Killer, Place};
-use crate::linear::history;
+use crate::linear::{self, history};
 use crate::model::Moved;
 use crate::rot;
 use crate::settings::{self, Configuration};
@@ -82,7 +82,7 @@ pub struct Suite {
 }
 
 /// Those of this crate. `kelvin-workload` has one more.
-pub static SUITES: [Suite; 7] = [
+pub static SUITES: [Suite; 8] = [
     Suite {
         name: "model",
         about: "random operations under 25 configurations answer as a sorted map does",
@@ -130,6 +130,14 @@ pub static SUITES: [Suite; 7] = [
         sizes: [14, 500, 2_000],
         check_case: None,
         run: linear,
+    },
+    Suite {
+        name: "schedules",
+        about: "so they do in any order of the threads, those of the store among them",
+        unit: "schedules",
+        sizes: [200, 50_000, 1_000_000],
+        check_case: None,
+        run: schedules,
     },
     Suite {
         name: "kills",
@@ -266,12 +274,30 @@ fn rot(order: &Order<'_>) -> Outcome {
 const HISTORY_OPERATIONS: u64 = 10_000;
 
 fn linear(order: &Order<'_>) -> Outcome {
+    histories(order, "linear", &|configuration, seed| history::run(configuration, seed, HISTORY_OPERATIONS))
+}
+
+/// What clients of a schedule ask for.
+const SCHEDULE_OPERATIONS: u64 = 120;
+
+fn schedules(order: &Order<'_>) -> Outcome {
+    histories(order, "schedules", &|configuration, seed| {
+        linear::schedules::run(configuration, seed, SCHEDULE_OPERATIONS)
+    })
+}
+
+/// Histories under the configurations that have threads, one after the other.
+fn histories(
+    order: &Order<'_>,
+    suite: &str,
+    run: &dyn Fn(&Configuration, u64) -> Result<history::Tally, String>,
+) -> Outcome {
     let threaded: Vec<&Configuration> = settings::ALL.iter().filter(|one| one.threads).collect();
     let mut tally = history::Tally::default();
     for seed in order.seed..order.seed + order.budget {
         let configuration = threaded[usize::try_from(seed % threaded.len() as u64).unwrap_or(0)];
-        let one = history::run(configuration, seed, HISTORY_OPERATIONS)
-            .map_err(|what| Broken { what, again: format!("linear --seed {seed} --budget 1") })?;
+        let one = run(configuration, seed)
+            .map_err(|what| Broken { what, again: format!("{suite} --seed {seed} --budget 1") })?;
         tally.add(one);
         (order.progress)(tally.histories);
     }

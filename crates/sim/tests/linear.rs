@@ -1,6 +1,7 @@
 //! Concurrent histories of the store have an order, whatever moves between the tiers meanwhile.
 
 use kelvin_sim::linear::history::{Tally, run};
+use kelvin_sim::linear::schedules;
 use kelvin_sim::settings::ALL;
 
 #[test]
@@ -14,4 +15,18 @@ fn concurrent_calls_take_effect_one_after_the_other() {
     }
     let moved = tally.moved;
     assert!(tally.calls > 3 * tally.operations / 2 && moved.flushed_bytes > 1_000, "{tally:?}");
+}
+
+#[test]
+fn so_they_do_in_any_order_of_the_threads() {
+    let mut tally = Tally::default();
+    let threaded: Vec<_> = ALL.iter().filter(|one| one.threads).collect();
+    for (seed, configuration) in (0..42).zip(threaded.iter().cycle()) {
+        match schedules::run(configuration, seed, 120) {
+            Ok(one) => tally.add(one),
+            Err(what) => panic!("{what}"),
+        }
+    }
+    let moved = tally.moved;
+    assert!(moved.flushed_bytes > 0 && moved.retained_bytes > 0, "{tally:?}");
 }

@@ -24,6 +24,7 @@ use kelvin_base::{Clock, Executor, ManualClock};
 use kelvin_lsm::compaction::pick::Forced;
 use kelvin_storage::crash::{CrashLog, CrashModel, CrashStorage, FileSystem};
 
+use crate::checks::said_by;
 use crate::executor::SimExecutor;
 use crate::oracle::{Oracle, Write};
 
@@ -280,9 +281,7 @@ impl Scenario {
     /// As [`Self::run`].
     pub fn run_caught(&self, sampling: Sampling) -> Result<Tally, String> {
         std::panic::catch_unwind(|| self.run(sampling)).unwrap_or_else(|panic| {
-            let what = panic.downcast_ref::<String>().cloned();
-            let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-            Err(format!("{}: a panic: {}\nsteps: {}", self.name, what.unwrap_or_default(), self.told()))
+            Err(format!("{}: a panic: {}\nsteps: {}", self.name, said_by(&*panic), self.told()))
         })
     }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kelvin::{Db, DbIterator, IterOptions, Snapshot, WriteBatch, WriteOptions};
+use kelvin_base::sync::{self, Condvar, Mutex};
 use kelvin_lsm::compaction::pick::Forced;
-use parking_lot::{Condvar, Mutex};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -320,7 +320,14 @@ fn push_down(world: &World<'_>, seed: u64, ends: &AtomicBool) -> Check {
 /// The key whose calls have no order, with those that cannot come next; an answer that nobody wrote; a call that failed.
 pub fn run(configuration: &Configuration, seed: u64, operations: u64) -> Check<Tally> {
     let named = |what: String| format!("[{}] seed {seed}: {what}", configuration.name);
-    let db = open(configuration, seed).map_err(named)?;
+    run_on(open(configuration, seed).map_err(named)?, seed, operations).map_err(named)
+}
+
+/// Runs a history of `operations` on `db` and checks it.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn run_on(db: Db, seed: u64, operations: u64) -> Check<Tally> {
     let world = World {
         db: &db,
         moments: AtomicU64::new(0),
@@ -328,21 +335,21 @@ pub fn run(configuration: &Configuration, seed: u64, operations: u64) -> Check<T
         rounds: Mutex::new(0),
         more_rounds: Condvar::new(),
     };
-    let calls = clients(&world, seed, operations).map_err(named)?;
+    let calls = clients(&world, seed, operations)?;
     let moved = Moved::of(&db.stats().boundary);
     let tally = Tally { histories: 1, operations, calls: calls.len() as u64, moved };
     for number in 0..KEYS {
         let ops: Vec<Op> = calls.iter().filter(|(key, _)| *key == number).map(|(_, op)| *op).collect();
         check(&ops).map_err(|stuck| {
             let rest = ops.len() - stuck.ordered;
-            named(format!(
+            format!(
                 "the calls of k{number:02} have no order: after {} of them and the value {}, with {rest} to come, none of these can be next: {:?}",
                 stuck.ordered, stuck.value, stuck.next
-            ))
+            )
         })?;
     }
-    db.audit().map_err(|error| named(format!("the audit failed: {error}")))?;
-    db.close().map_err(|error| named(format!("closing failed: {error}")))?;
+    db.audit().map_err(|error| format!("the audit failed: {error}"))?;
+    db.close().map_err(|error| format!("closing failed: {error}"))?;
     Ok(tally)
 }
 
@@ -359,7 +366,7 @@ fn clients(world: &World<'_>, seed: u64, operations: u64) -> Check<Vec<(usize, O
         }
         Ok::<_, String>(client.calls)
     };
-    std::thread::scope(|scope| {
+    sync::scope(|scope| {
         let pusher = scope.spawn(|| push_down(world, seed, &ends));
         let run_client = &run_client;
         let clients: Vec<_> =

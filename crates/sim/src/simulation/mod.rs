@@ -28,13 +28,11 @@ use life::{GRACE, Life, Stop};
 use rand::RngExt;
 use weather::{Ending, Fault, Turn, random_of};
 
-use crate::checks::{audit, is_sound, tables_are_named};
+use crate::checks::{audit, is_sound, said_by, tables_are_named};
 use crate::model::Moved;
-use crate::settings::{self, Configuration, base};
+use crate::settings::{self, Configuration, START_UNIX_MILLIS, base};
 use crate::world::{World, WorldClock};
 
-/// The wall time at which every simulation begins, milliseconds.
-const START_UNIX_MILLIS: u64 = 1_000_000;
 /// Where the store lies.
 const DIRS: [&str; 2] = ["/fast", "/slow"];
 
@@ -129,11 +127,7 @@ pub fn run(case: &Case) -> Result<Tally, Failure> {
             Simulation::new(case, world, &clock).run(&turns)
         })
     });
-    let outcome = ran.unwrap_or_else(|panic| {
-        let what = panic.downcast_ref::<String>().cloned();
-        let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-        Err(format!("a panic: {}", what.unwrap_or_default()))
-    });
+    let outcome = ran.unwrap_or_else(|panic| Err(format!("a panic: {}", said_by(&*panic))));
     outcome.map_err(|what| Failure { what, turns: turns.load(std::sync::atomic::Ordering::Relaxed) })
 }
 
