@@ -10,11 +10,13 @@ use super::{point, turns};
 #[cold]
 fn wait_busy<G>(attempt: impl Fn() -> Option<G>, waiting: impl FnOnce() -> G) -> G {
     let Some(turns) = turns() else { return waiting() };
+    let mut has_acted = true;
     loop {
         if let Some(guard) = attempt() {
             return guard;
         }
-        turns.give_way();
+        turns.give_way(has_acted);
+        has_acted = false;
     }
 }
 
@@ -131,7 +133,7 @@ impl Condvar {
             turns.wait(self.place(), at_most);
             // Nobody else runs from here until the lock is taken again.
             while mutex.is_locked() {
-                turns.give_way();
+                turns.give_way(false);
             }
         });
         true

@@ -33,8 +33,9 @@ pub trait Turns: Send + Sync + Debug {
     fn wait(&self, place: usize, at_most: Option<Duration>);
     /// Wakes those who wait at `place`: the first, or all.
     fn wake(&self, place: usize, all: bool);
-    /// Somebody holds what the caller needs: returns after others have run.
-    fn give_way(&self);
+    /// Somebody holds what the caller needs: returns after others have run. `has_acted` if the caller did something since it got its turn:
+    /// others may have waited for that.
+    fn give_way(&self, has_acted: bool);
     /// Another thread could as well go on from here: it is for the simulation to say whether one does.
     fn point(&self) {}
 }

@@ -47,6 +47,8 @@ struct State {
     ready: VecDeque<usize>,
     /// Those who need what somebody holds: ready once somebody else has done something.
     busy: Vec<usize>,
+    /// Somebody did something before he became one of them: what others of them need may be free.
+    has_acted: bool,
     waiting: Vec<Waiting>,
     /// When a wait ends at the latest, and its number: of those that end at one moment the first begun is the first to end.
     asleep: BinaryHeap<Reverse<(u64, u64)>>,
@@ -139,6 +141,9 @@ impl World {
 
     /// Says in `running` who is next.
     fn choose(&self, state: &mut State) {
+        if state.ready.is_empty() && std::mem::take(&mut state.has_acted) {
+            state.retry_busy();
+        }
         if let Some(next) = state.next_ready() {
             state.running = Some(next);
             return;
@@ -241,9 +246,10 @@ impl Turns for World {
         }
     }
 
-    fn give_way(&self) {
+    fn give_way(&self, has_acted: bool) {
         let mut state = self.state.lock();
         let me = state.me();
+        state.has_acted |= has_acted;
         state.busy.push(me);
         self.hand_over(state, me);
     }

@@ -124,3 +124,31 @@ fn nor_is_a_lock_that_nobody_lets_go() {
         drop(lock.lock());
     });
 }
+
+#[test]
+fn whoever_the_order_of_threads_lets_wait_for_a_lock_gets_it() {
+    // Two take one lock and then another; one takes the second and a third, lets go of both, and takes the first.
+    for seed in 0..200 {
+        World::shuffled(seed, 500_000, |_| {
+            let [first, second, third] = [Mutex::new(()), Mutex::new(()), Mutex::new(())];
+            sync::scope(|scope| {
+                let (first, second, third) = (&first, &second, &third);
+                let mut threads: Vec<_> = (0..2)
+                    .map(|_| {
+                        scope.spawn(move || {
+                            let _held = first.lock();
+                            drop(second.lock());
+                        })
+                    })
+                    .collect();
+                threads.push(scope.spawn(move || {
+                    let held = second.lock();
+                    drop(third.lock());
+                    drop(held);
+                    drop(first.lock());
+                }));
+                threads.into_iter().for_each(|thread| thread.join().unwrap());
+            });
+        });
+    }
+}
