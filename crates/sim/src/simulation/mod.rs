@@ -139,7 +139,7 @@ struct Simulation<'a> {
     clients: Vec<Client>,
     /// The next turn of the weather.
     turn: u64,
-    /// Numbers of crashes, for their seeds.
+    /// So far; the number of crashes is also their seeds'.
     tally: Tally,
 }
 
@@ -203,11 +203,13 @@ impl<'a> Simulation<'a> {
             let opened = self.machine.options(&self.disks, &Self::dirs()).and_then(Db::open);
             self.disks.clear();
             self.machine.clock.sleep(GRACE);
-            match opened {
-                Ok(db) if self.settle(&db, kept).is_ok() => return Ok(db),
-                // What a store opened on bad disks cannot read then, one opened on good ones must.
-                Ok(db) => drop(db.close()),
-                Err(_) => {}
+            if let Ok(db) = opened {
+                match self.settle_raw(&db, kept) {
+                    Ok(()) => return Ok(db),
+                    // What a store opened on bad disks cannot read then, one opened on good ones must.
+                    Err(Stop::Refused(_)) => drop(db.close()),
+                    Err(Stop::Wrong(what)) => return Err(format!("opened on bad disks: {what}")),
+                }
             }
         }
         let opened = self.machine.options(&self.disks, &Self::dirs()).and_then(Db::open);
