@@ -3,12 +3,14 @@
 //! too, so that `cargo test --workspace` enforces them.
 //!
 //! `cargo run -p xtask -- miri` runs the tests of `unsafe` code under Miri, which takes a nightly toolchain and a minute, and
-//! `cargo run -p xtask -- bugs` shows that the tests find each deliberate defect.
+//! `cargo run -p xtask -- bugs` shows that the tests find each deliberate defect, and `cargo run -p xtask -- sanitize` runs tests with
+//! threads under the sanitizers of the nightly toolchain.
 
 mod bugs;
 mod files;
 mod miri;
 mod policy;
+mod sanitize;
 mod tidy;
 
 use std::process::ExitCode;
@@ -22,9 +24,11 @@ fn main() -> ExitCode {
         Some("policy") => policy::check(&root),
         Some("miri") => miri::check(&root),
         Some("bugs") => bugs::check(&root, &args),
+        Some("sanitize") => sanitize::check(&root, &args),
         _ => {
             eprintln!(
-                "usage: cargo run -p xtask -- tidy | policy | miri | bugs [--list] [--unit] [--model] [NAME...]"
+                "usage: cargo run -p xtask -- tidy | policy | miri | bugs [--list] [--unit] [--model] [NAME...] \
+                 | sanitize [thread|address] [--suite NAME]..."
             );
             return ExitCode::from(2);
         }

@@ -1,6 +1,7 @@
 //! The same seeded operations under every configuration, against the model.
 //!
-//! `KELVIN_MODEL_OPS`, `KELVIN_MODEL_SEED` and `KELVIN_MODEL_SEEDS` make a longer run of it.
+//! `KELVIN_MODEL_OPS`, `KELVIN_MODEL_SEED` and `KELVIN_MODEL_SEEDS` make a longer run of it, `KELVIN_MODEL_THREADS=1` one of the
+//! configurations with threads alone.
 
 use kelvin_sim::model::Moved;
 use kelvin_sim::settings::{ALL, run};
@@ -14,9 +15,10 @@ fn number(name: &str, default: u64) -> u64 {
 fn every_configuration_answers_as_the_model_does() {
     let operations = number("KELVIN_MODEL_OPS", 3_000);
     let first = number("KELVIN_MODEL_SEED", 0);
+    let has_all = number("KELVIN_MODEL_THREADS", 0) == 0;
     let mut moved = Moved::default();
     for seed in first..first + number("KELVIN_MODEL_SEEDS", 4) {
-        for configuration in &ALL {
+        for configuration in ALL.iter().filter(|one| has_all || one.threads) {
             match run(configuration, seed, operations, 150) {
                 Ok(one) => moved.add(one),
                 Err(mismatch) => panic!("{mismatch}"),
@@ -24,6 +26,7 @@ fn every_configuration_answers_as_the_model_does() {
         }
     }
     let Moved { flushed_bytes, promoted_bytes, retained_bytes, lifted_bytes, damaged_tables } = moved;
-    assert!(flushed_bytes > 10_000 && promoted_bytes > 1_000 && retained_bytes > 10_000, "{moved:?}");
-    assert!(lifted_bytes > 1_000 && damaged_tables > 0, "{moved:?}");
+    assert!(flushed_bytes > 10_000 && retained_bytes > 10_000, "{moved:?}");
+    // With threads alone it depends on their turns how much is promoted.
+    assert!(!has_all || promoted_bytes > 1_000 && lifted_bytes > 1_000 && damaged_tables > 0, "{moved:?}");
 }
