@@ -63,6 +63,13 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        // Jobs still queued hold the store, which holds their queue.
+        self.executor.discard();
+    }
+}
+
 pub(crate) fn key(number: usize) -> Vec<u8> {
     format!("key{number:04}").into_bytes()
 }

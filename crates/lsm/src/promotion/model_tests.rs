@@ -48,7 +48,6 @@ struct Paused {
 }
 
 struct Model {
-    world: World,
     db: Db,
     random: Random,
     map: Map,
@@ -56,6 +55,8 @@ struct Model {
     half: Vec<HalfRead>,
     snapshots: Vec<(Snapshot, Map)>,
     writes: usize,
+    /// Goes last: it forgets what the others leave queued.
+    world: World,
 }
 
 impl Model {

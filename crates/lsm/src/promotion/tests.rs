@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use kelvin_base::key::EXPIRES;
@@ -195,13 +195,13 @@ fn what_another_claim_covered_meanwhile_does_not_come_back() {
 /// A block cache that notes whether a claim would have to wait while it makes room for records.
 #[derive(Debug, Default)]
 struct Witness {
-    cache: OnceLock<Arc<PromotionCache>>,
+    cache: OnceLock<Weak<PromotionCache>>,
     gate_was_held: AtomicBool,
 }
 
 impl Yielding for Witness {
     fn set_capacity(&self, _bytes: u64) {
-        let is_held = self.cache.get().is_some_and(|cache| cache.gate_is_held());
+        let is_held = self.cache.get().and_then(Weak::upgrade).is_some_and(|cache| cache.gate_is_held());
         self.gate_was_held.store(is_held, Ordering::Relaxed);
     }
 
@@ -215,7 +215,7 @@ fn no_claim_comes_between_the_look_and_the_insertion() {
     let rig = Rig::new();
     let cache = Arc::new(PromotionCache::new(Some(&rig.room)));
     let witness = Arc::new(Witness::default());
-    witness.cache.set(Arc::clone(&cache)).unwrap();
+    witness.cache.set(Arc::downgrade(&cache)).unwrap();
     rig.memory.yields(Arc::clone(&witness) as _);
     let insertion = cache.insert(b"k", record('k'), || {
         assert!(cache.gate_is_held(), "during the look");
