@@ -125,15 +125,20 @@ fn writers_who_wait_for_a_flush_do_not_hear_of_the_slow_tier() {
     assert_filled(&db, 'y', 1000);
 }
 
-#[test]
-fn a_hanging_slow_tier_fails_its_readers_in_time_and_comes_back() {
-    let rig = Rig::new();
+/// A filled store whose slow tier must answer within the time that is told beside.
+fn behind_a_deadline(rig: &Rig) -> (Db, Duration) {
     let options = rig.filled();
     let limit = Duration::from_secs(10);
     let deadline = Deadline { limit, probe_interval: Duration::from_secs(1), workers_max: 8 };
     let mut env = rig.env();
     env.slow = Arc::new(DeadlineStorage::new(rig.slow.clone(), deadline, rig.clock.clone()));
-    let db = Db::open(Options { env: Some(env), ..options }).unwrap();
+    (Db::open(Options { env: Some(env), ..options }).unwrap(), limit)
+}
+
+#[test]
+fn a_hanging_slow_tier_fails_its_readers_in_time_and_comes_back() {
+    let rig = Rig::new();
+    let (db, limit) = behind_a_deadline(&rig);
     assert!(db.get(b"a0000").unwrap().is_some());
     rig.slow.add(Rule::any(Effect::Stall));
     // Time is the test's: it passes once the reader waits for the device, and no machine is too slow for it.
@@ -216,12 +221,7 @@ fn files_that_could_not_be_removed_while_the_slow_tier_was_away_go_once_it_is_ba
 #[test]
 fn a_file_that_a_hanging_disk_makes_after_all_does_not_stay() {
     let rig = Rig::new();
-    let options = rig.filled();
-    let limit = Duration::from_secs(10);
-    let deadline = Deadline { limit, probe_interval: Duration::from_secs(1), workers_max: 8 };
-    let mut env = rig.env();
-    env.slow = Arc::new(DeadlineStorage::new(rig.slow.clone(), deadline, rig.clock.clone()));
-    let db = Db::open(Options { env: Some(env), ..options }).unwrap();
+    let (db, limit) = behind_a_deadline(&rig);
     let files = || rig.files(SLOW, ".tbl");
     let before = files();
     rig.slow.add(Rule::new(Op::Create, Effect::Stall));
@@ -246,4 +246,23 @@ fn a_file_that_a_hanging_disk_makes_after_all_does_not_stay() {
     let tables = db.levels().iter().map(|level| level.tables).sum::<usize>();
     assert_eq!(files().len() + rig.files(FAST, ".tbl").len(), tables);
     assert_filled(&db, 'a', 200);
+}
+
+#[test]
+fn nothing_is_removed_once_the_store_is_closed() {
+    let rig = Rig::new();
+    let db = Db::open(rig.filled()).unwrap();
+    // Keeps the store's files in memory, not the store open.
+    let iter = db.iter(IterOptions::default()).unwrap();
+    rig.slow.add(Rule::new(Op::Remove, Effect::Error(EIO)));
+    db.compact_range(None, None).unwrap();
+    rig.executor.run_all();
+    db.close().unwrap();
+    rig.slow.clear();
+    let files = rig.files(SLOW, ".tbl");
+    for _ in 0..10 {
+        rig.let_time_pass();
+    }
+    assert_eq!(rig.files(SLOW, ".tbl"), files, "the directory may be another process's by now");
+    drop(iter);
 }

@@ -56,15 +56,6 @@ pub struct Shown {
     pub lost: Option<Duration>,
 }
 
-/// What clients did.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Steps.
-    pub steps: u64,
-    /// Steps refused for a fault.
-    pub refused: u64,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Client {
@@ -76,8 +67,8 @@ pub struct Client {
     settled: usize,
     /// Steps done.
     pub steps: u64,
-    /// What it did.
-    pub tally: Tally,
+    /// Of these, refused for a fault.
+    pub refused: u64,
 }
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -88,7 +79,7 @@ impl Client {
     pub fn new(seed: u64, number: usize) -> Self {
         let mut oracle = Oracle::default();
         SPACES.iter().for_each(|name| oracle.create(name));
-        Self { number, seed, oracle, attempts: Vec::new(), settled: 0, steps: 0, tally: Tally::default() }
+        Self { number, seed, oracle, attempts: Vec::new(), settled: 0, steps: 0, refused: 0 }
     }
 
     fn key(&self, space: usize, number: u32) -> Vec<u8> {
@@ -122,14 +113,13 @@ impl Client {
                 Err(Stop::Refused(error)) => {
                     life.permits(&error, begun)
                         .map_err(|what| format!("client {}, step {}: {what}", self.number, self.steps))?;
-                    self.tally.refused += 1;
+                    self.refused += 1;
                     life.clock.sleep(Duration::from_micros(random.random_range(1_000..500_000)));
                     error.kind().name()
                 }
             };
             life.note(self.number, self.steps, told);
             self.steps += 1;
-            self.tally.steps += 1;
             if random.random_ratio(1, 8) {
                 life.clock.sleep(Duration::from_micros(random.random_range(0..20_000)));
             }

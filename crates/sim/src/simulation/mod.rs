@@ -180,12 +180,16 @@ impl<'a> Simulation<'a> {
             }
         }
         for client in &self.clients {
-            self.tally.steps += client.tally.steps;
-            self.tally.refused += client.tally.refused;
+            self.tally.steps += client.steps;
+            self.tally.refused += client.refused;
         }
         self.tally.turns = self.turn;
         self.tally.time = self.world.now();
         Ok(self.tally)
+    }
+
+    fn open_store(&self) -> kelvin::Result<Db> {
+        self.machine.options(&self.disks, &Self::dirs()).and_then(Db::open)
     }
 
     fn dirs() -> [PathBuf; 2] {
@@ -200,7 +204,7 @@ impl<'a> Simulation<'a> {
         }
         if !faults.is_empty() {
             faults.iter().for_each(|fault| fault.begin(&self.disks));
-            let opened = self.machine.options(&self.disks, &Self::dirs()).and_then(Db::open);
+            let opened = self.open_store();
             self.disks.clear();
             self.machine.clock.sleep(GRACE);
             if let Ok(db) = opened {
@@ -212,7 +216,7 @@ impl<'a> Simulation<'a> {
                 }
             }
         }
-        let opened = self.machine.options(&self.disks, &Self::dirs()).and_then(Db::open);
+        let opened = self.open_store();
         let db = opened.map_err(|error| format!("opening on disks that are well: {error}"))?;
         self.settle(&db, kept)?;
         Ok(db)
@@ -369,7 +373,7 @@ impl<'a> Simulation<'a> {
         for is_last in [false, true] {
             let told = |what: String| format!("at the end, reopened {is_last}: {what}");
             if is_last {
-                let opened = self.machine.options(&self.disks, &Self::dirs()).and_then(Db::open);
+                let opened = self.open_store();
                 db = opened.map_err(|error| told(error.to_string()))?;
                 self.settle(&db, kept).map_err(told)?;
             }
