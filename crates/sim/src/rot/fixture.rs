@@ -1,7 +1,7 @@
 //! Small stores whose files are harmed: what lies on their device, and what they must answer.
 //!
-//! Each is made by the shipped code, step by step, the same each time. What files held after earlier steps is kept, so that they can be put
-//! back. Tests: `tests/rot.rs`.
+//! Each is made by the shipped code, step by step, the same each time for the same edition, which says what its values are filled with. What files
+//! held after earlier steps is kept, so that they can be put back. Tests: `tests/rot.rs`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,8 @@ use kelvin::{
 use kelvin_base::{Clock, ManualClock, ManualExecutor, Sequence, Tier};
 use kelvin_lsm::compaction::pick::Forced;
 use kelvin_storage::{MemoryStorage, Storage};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::files::{Bytes, list_all, read};
 use crate::oracle::{Oracle, Write};
@@ -34,6 +36,7 @@ pub(super) struct Dirs {
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
     pub(super) name: &'static str,
+    edition: u64,
     tiered: bool,
     compression: CompressionChoice,
     /// It ends as a process that is killed, not closed.
@@ -48,6 +51,7 @@ pub(super) struct Setup {
 pub(super) const SETUPS: [Setup; 6] = [
     Setup {
         name: "one tier, flushed, killed",
+        edition: 0,
         tiered: false,
         compression: CompressionChoice::Lz4,
         is_killed: true,
@@ -56,6 +60,7 @@ pub(super) const SETUPS: [Setup; 6] = [
     },
     Setup {
         name: "one tier",
+        edition: 0,
         tiered: false,
         compression: CompressionChoice::None,
         is_killed: false,
@@ -64,6 +69,7 @@ pub(super) const SETUPS: [Setup; 6] = [
     },
     Setup {
         name: "one tier, LZ4, killed",
+        edition: 0,
         tiered: false,
         compression: CompressionChoice::Lz4,
         is_killed: true,
@@ -72,6 +78,7 @@ pub(super) const SETUPS: [Setup; 6] = [
     },
     Setup {
         name: "two tiers, copies",
+        edition: 0,
         tiered: true,
         compression: CompressionChoice::None,
         is_killed: false,
@@ -80,6 +87,7 @@ pub(super) const SETUPS: [Setup; 6] = [
     },
     Setup {
         name: "two tiers, Zstd, killed",
+        edition: 0,
         tiered: true,
         compression: CompressionChoice::Zstd,
         is_killed: true,
@@ -88,6 +96,7 @@ pub(super) const SETUPS: [Setup; 6] = [
     },
     Setup {
         name: "a checkpoint of two tiers",
+        edition: 0,
         tiered: true,
         compression: CompressionChoice::None,
         is_killed: false,
@@ -134,7 +143,7 @@ impl Setup {
                 a.promotion_bytes = Some(2 << 10);
             }
         });
-        options.env(world.env(device))
+        options.env(world.env(device, self.edition))
     }
 }
 
@@ -149,14 +158,14 @@ impl World {
         Self { clock: Arc::new(ManualClock::new(now_ms)), executor: Arc::new(ManualExecutor::new()) }
     }
 
-    fn env(&self, device: &MemoryStorage) -> Env {
+    fn env(&self, device: &MemoryStorage, seed: u64) -> Env {
         let device: Arc<dyn Storage> = Arc::new(device.clone());
         Env {
             fast: Arc::clone(&device),
             slow: device,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             executor: Arc::clone(&self.executor) as _,
-            seed: 7,
+            seed,
         }
     }
 }
@@ -193,13 +202,25 @@ fn key(number: usize) -> Vec<u8> {
     format!("k{number:03}").into_bytes()
 }
 
-/// A value as long as every other, so that blocks are as long as each other.
-fn value(number: usize, round: &str) -> Vec<u8> {
-    format!("{round:<8}{number:03}{:.>25}", "").into_bytes()
-}
+impl Setup {
+    pub(super) const fn of_edition(self, edition: u64) -> Self {
+        Self { edition, ..self }
+    }
 
-fn put(number: usize, round: &str) -> Write {
-    Write::Put { keyspace: "default".into(), key: key(number), value: value(number, round), expiry_ms: None }
+    /// A value as long as every other, so that blocks are as long as each other.
+    fn value(&self, number: usize, round: &str) -> Vec<u8> {
+        let mut value = format!("{round:<8}{number:03}{:.>25}", "").into_bytes();
+        if self.edition > 0 {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(self.edition << 16 | number as u64);
+            random.fill(&mut value[11..]);
+        }
+        value
+    }
+
+    fn put(&self, number: usize, round: &str) -> Write {
+        let value = self.value(number, round);
+        Write::Put { keyspace: "default".into(), key: key(number), value, expiry_ms: None }
+    }
 }
 
 /// Makes the store of `setup`.
@@ -283,7 +304,7 @@ impl Maker {
     /// Everything in the lowest level, another keyspace too, and tables above with older versions that snapshots need.
     fn fill_below(&mut self) -> Made<()> {
         for from in (0..KEYS).step_by(8) {
-            let writes: Vec<Write> = (from..from + 8).map(|number| put(number, "first")).collect();
+            let writes: Vec<Write> = (from..from + 8).map(|number| self.setup.put(number, "first")).collect();
             self.commit(&writes, Durability::Os)?;
         }
         let two: Vec<Write> = (0..10_u8)
@@ -302,7 +323,8 @@ impl Maker {
         self.remember()?;
         self.snapshots.push(self.db()?.snapshot());
         for round in ["second", "third"] {
-            self.commit(&(10..20).map(|number| put(number, round)).collect::<Vec<_>>(), Durability::Os)?;
+            let writes: Vec<Write> = (10..20).map(|number| self.setup.put(number, round)).collect();
+            self.commit(&writes, Durability::Os)?;
             self.snapshots.push(self.db()?.snapshot());
             self.flush()?;
         }
@@ -324,14 +346,14 @@ impl Maker {
 
     /// Newer versions, deletions, range tombstones and records that expire, in tables of upper levels.
     fn overwrite(&mut self) -> Made<()> {
-        let default = || "default".to_string();
+        let (setup, default) = (self.setup, || "default".to_string());
         let expiring = |number: usize, ms: u64| Write::Put {
             keyspace: default(),
             key: format!("x{number}").into_bytes(),
-            value: value(number, "expires"),
+            value: setup.value(number, "expires"),
             expiry_ms: Some(START_MS + ms),
         };
-        let mut writes: Vec<Write> = (30..44).map(|number| put(number, "fourth")).collect();
+        let mut writes: Vec<Write> = (30..44).map(|number| setup.put(number, "fourth")).collect();
         writes.extend((0..6).map(|number| expiring(number, 100)));
         writes.extend((6..12).map(|number| expiring(number, 1 << 40)));
         self.commit(&writes, Durability::Os)?;
@@ -352,10 +374,10 @@ impl Maker {
             end: key(end),
         };
         self.commit(&[delete(5), delete(12), delete(33), range(36, 39), range(50, 54)], Durability::Sync)?;
-        self.commit(&[put(51, "again"), put(5, "again")], Durability::Os)?;
+        self.commit(&[setup.put(51, "again"), setup.put(5, "again")], Durability::Os)?;
         self.flush()?;
         self.commit(
-            &(0..64).step_by(9).map(|number| put(number, "fifth")).collect::<Vec<_>>(),
+            &(0..64).step_by(9).map(|number| setup.put(number, "fifth")).collect::<Vec<_>>(),
             Durability::Os,
         )?;
         self.flush()
@@ -390,15 +412,17 @@ impl Maker {
         let opened = Db::open(self.setup.options(&self.dirs, &self.device, &self.world));
         self.db = Some(opened.map_err(failed("opening it again"))?);
         // An edit of this opening, and a log of it that no table holds.
-        self.commit(&[put(60, "sixth"), put(22, "sixth")], Durability::Os)?;
+        let setup = self.setup;
+        self.commit(&[setup.put(60, "sixth"), setup.put(22, "sixth")], Durability::Os)?;
         self.flush()
     }
 
     /// Records that are in logs only, of several levels of durability, with a sync now and then; the last ones are synced.
     fn log_only(&mut self) -> Made<()> {
+        let setup = self.setup;
         for number in 0..12 {
             let durability = if number % 4 == 3 { Durability::Sync } else { Durability::Os };
-            self.commit(&[put(20 + number, "logged"), put(63 - number, "logged")], durability)?;
+            self.commit(&[setup.put(20 + number, "logged"), setup.put(63 - number, "logged")], durability)?;
             // The other keyspace holds back the logs that a flush of this one ends.
             if self.setup.is_killed && number % 4 == 1 {
                 let two = format!("two{number}").into_bytes();
@@ -424,7 +448,8 @@ impl Maker {
             expiry_ms: None,
         };
         // Only the last one of a key gets into the table.
-        let writes = [large.clone(), large.clone(), large, put(23, "seventh"), put(61, "seventh")];
+        let [first, second] = [23, 61].map(|number| self.setup.put(number, "seventh"));
+        let writes = [large.clone(), large.clone(), large, first, second];
         self.commit(&writes, Durability::Sync)?;
         // What follows a flush is left undone: it is the last edit.
         self.db()?.flush().map_err(failed("a flush"))?;

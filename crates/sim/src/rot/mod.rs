@@ -29,9 +29,11 @@ use kelvin::salvage::How;
 use kelvin_storage::MemoryStorage;
 
 use self::files::{list_all, read};
-use self::fixture::{Fixture, SETUPS, World};
+use self::fixture::{Fixture, SETUPS, Setup, World};
 use self::harms::{CLASSES, Harms};
 
+/// Seeds from so many on are of the next edition of the stores, with other bytes in the same places of their lives.
+const EDITION_SEEDS: u64 = 1_000_000_000;
 /// Threads that harm stores.
 const THREADS: usize = 2;
 /// Nothing takes as long.
@@ -97,9 +99,9 @@ pub struct Found {
 struct Stores(Vec<(Fixture, Harms)>);
 
 impl Stores {
-    fn make() -> Result<Self, String> {
-        let one = |setup| {
-            let fixture = fixture::make(setup)?;
+    fn make(edition: u64) -> Result<Self, String> {
+        let one = |setup: Setup| {
+            let fixture = fixture::make(setup.of_edition(edition))?;
             let harms = Harms::of(&fixture)?;
             Ok((fixture, harms))
         };
@@ -269,13 +271,16 @@ fn image(device: &MemoryStorage) -> Result<Vec<(std::path::PathBuf, files::Bytes
     paths.into_iter().map(|path| read(device, &path).map(|bytes| (path, bytes))).collect()
 }
 
-/// Does `budget` of all harms to the stores, those that `seed` chooses; with a budget of 1 the one that has the seed for its number.
+/// Does `budget` of all harms to the stores, those that `seed` chooses; with a budget of 1 the one that has the seed for its number. A thousand
+/// million seeds are of one edition of the stores.
 ///
 /// # Errors
 /// The first broken promise.
 pub fn run(budget: u64, seed: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<Tally, Found> {
-    let stores = Arc::new(Stores::make().map_err(|what| Found { what, number: 0 })?);
-    let chosen = Arc::new(stores.chosen(budget, seed));
+    let edition = seed / EDITION_SEEDS;
+    let found = |what, number| Found { what, number: edition * EDITION_SEEDS + number };
+    let stores = Arc::new(Stores::make(edition).map_err(|what| found(what, 0))?);
+    let chosen = Arc::new(stores.chosen(budget, seed % EDITION_SEEDS));
     let next = Arc::new(AtomicUsize::new(0));
     let at: Arc<[AtomicU64; THREADS]> = Arc::default();
     let (sender, receiver) = mpsc::channel();
@@ -285,30 +290,30 @@ pub fn run(budget: u64, seed: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<Ta
         let work = move || {
             while let Some(&number) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
                 at[thread].store(number, Ordering::Relaxed);
-                if sender.send(stores.run(number).map_err(|what| Found { what, number })).is_err() {
+                if sender.send(stores.run(number).map_err(|what| (what, number))).is_err() {
                     return;
                 }
             }
         };
         // One that hangs is left behind, which no thread of a scope or a pool could be.
         let begun = std::thread::Builder::new().spawn(work);
-        begun.map_err(|error| Found { what: format!("starting a thread: {error}"), number: 0 })?;
+        begun.map_err(|error| found(format!("starting a thread: {error}"), 0))?;
     }
     drop(sender);
     let mut tally = Tally { there_are: stores.counts().iter().sum(), ..Tally::default() };
     loop {
         match receiver.recv_timeout(HANG) {
-            Ok(outcome) => tally.add(outcome?),
+            Ok(outcome) => tally.add(outcome.map_err(|(what, number)| found(what, number))?),
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let number = at.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap_or(0);
-                return Err(Found { what: "it hangs".to_string(), number });
+                return Err(found("it hangs".to_string(), number));
             }
         }
         progress(tally.harms);
     }
     if tally.harms < chosen.len() as u64 {
-        return Err(Found { what: "a thread of the suite ended early".to_string(), number: seed });
+        return Err(found("a thread of the suite ended early".to_string(), 0));
     }
     Ok(tally)
 }
