@@ -10,6 +10,7 @@
 //! - A worker owns all that its operation touches: buffers move to it and come back, so a late end harms nobody.
 //! - A writer whose operation timed out is gone; later calls on it answer `TimedOut`.
 //! - At most [`Deadline::workers_max`] threads, hung ones included; with none to spare a call fails at once.
+//! - At most [`Deadline::idle_max`] of them wait for work: each takes a stack, and what the allocator keeps for it.
 //!
 //! Time is the injected clock's, except where the file itself bounds a read. Tests: below and `tests/conformance.rs`.
 //! Why 10 seconds and what an operation costs: docs/decisions/0004-slow-tier-deadline.md.
@@ -37,13 +38,15 @@ pub struct Deadline {
     pub probe_interval: Duration,
     /// Most threads.
     pub workers_max: usize,
+    /// Most threads that stay when there is nothing to do.
+    pub idle_max: usize,
 }
 
 impl Deadline {
-    /// `limit` per operation, a probe after as long again, 32 threads at most.
+    /// `limit` per operation, a probe after as long again, 32 threads at most, 6 of which stay.
     #[must_use]
     pub const fn new(limit: Duration) -> Self {
-        Self { limit, probe_interval: limit, workers_max: 32 }
+        Self { limit, probe_interval: limit, workers_max: 32, idle_max: 6 }
     }
 }
 
@@ -71,7 +74,7 @@ struct WorkersState {
     stopping: bool,
 }
 
-fn work(workers: &Workers) {
+fn work(workers: &Workers, idle_max: usize) {
     let mut state = workers.state.lock();
     loop {
         if let Some((job, fate)) = state.jobs.pop_front() {
@@ -87,7 +90,7 @@ fn work(workers: &Workers) {
             if fate.is_given_up.load(Ordering::Relaxed) {
                 state.given_up -= 1;
             }
-        } else if state.stopping {
+        } else if state.stopping || state.idle >= idle_max {
             state.total -= 1;
             return;
         } else {
@@ -101,7 +104,7 @@ fn work(workers: &Workers) {
 impl Workers {
     /// Queues `job` for an idle or a new thread, or for the first to be done if there may be no more; `None` if nobody
     /// waits any more for what all of them do.
-    fn run(self: &Arc<Self>, workers_max: usize, job: Job) -> io::Result<Option<Arc<Fate>>> {
+    fn run(self: &Arc<Self>, deadline: Deadline, job: Job) -> io::Result<Option<Arc<Fate>>> {
         let fate = Arc::new(Fate::default());
         let mut state = self.state.lock();
         if state.jobs.len() < state.idle {
@@ -109,11 +112,11 @@ impl Workers {
             self.wake.notify_one();
             return Ok(Some(fate));
         }
-        if state.total < workers_max {
+        if state.total < deadline.workers_max {
             let workers = Arc::clone(self);
-            sync::spawn("kelvin-deadline".to_string(), move || work(&workers))?;
+            sync::spawn("kelvin-deadline".to_string(), move || work(&workers, deadline.idle_max))?;
             state.total += 1;
-        } else if state.given_up >= workers_max {
+        } else if state.given_up >= deadline.workers_max {
             return Ok(None);
         }
         state.jobs.push_back((job, Arc::clone(&fate)));
@@ -201,7 +204,7 @@ impl Shared {
             // Nobody listens any more after a timeout; what came out is dropped here.
             let _sent = sender.send(operation());
         });
-        let fate = self.workers.run(self.deadline.workers_max, job)?;
+        let fate = self.workers.run(self.deadline, job)?;
         let fate = fate.ok_or_else(|| timed_out("every worker waits for the device"))?;
         let answer = ended.wait_until(&*self.clock, at, || match receiver.try_recv() {
             Err(mpsc::TryRecvError::Empty) => None,
@@ -427,7 +430,8 @@ mod tests {
     fn hanging() -> (Arc<FaultStorage>, Arc<ManualClock>, DeadlineStorage) {
         let fault = Arc::new(FaultStorage::new(Arc::new(MemoryStorage::new()), 1));
         let clock = Arc::new(ManualClock::new(0));
-        let deadline = Deadline { limit: LIMIT, probe_interval: Duration::from_secs(1), workers_max: 4 };
+        let deadline =
+            Deadline { limit: LIMIT, probe_interval: Duration::from_secs(1), workers_max: 4, idle_max: 2 };
         let storage = DeadlineStorage::new(fault.clone(), deadline, clock.clone());
         (fault, clock, storage)
     }
@@ -549,5 +553,31 @@ mod tests {
         assert_eq!(fault.operations(), 4, "the fifth");
         clock.advance(Duration::from_secs(1));
         assert!(!storage.exists(Path::new(NAME)).unwrap(), "and calls go on");
+    }
+
+    #[test]
+    fn threads_that_a_burst_needed_end_and_a_few_stay_for_what_comes_next() {
+        let (fault, _clock, storage) = hanging();
+        let workers = Arc::clone(&storage.shared.workers);
+        for _ in 0..3 {
+            fault.add(Rule::new(Op::Exists, Effect::Stall));
+            let before = fault.operations();
+            std::thread::scope(|scope| {
+                let calls: Vec<_> =
+                    (0..4).map(|_| scope.spawn(|| storage.exists(Path::new(NAME)).unwrap())).collect();
+                while fault.operations() < before + 4 {
+                    std::thread::yield_now();
+                }
+                assert_eq!(workers.state.lock().total, 4);
+                fault.clear();
+                fault.release();
+                assert!(calls.into_iter().all(|call| !call.join().unwrap()));
+            });
+            let all_wait = |state: &WorkersState| state.idle == state.total;
+            while !all_wait(&workers.state.lock()) {
+                std::thread::yield_now();
+            }
+            assert_eq!(workers.state.lock().total, 2);
+        }
     }
 }

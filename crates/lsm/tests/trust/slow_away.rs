@@ -129,7 +129,7 @@ fn writers_who_wait_for_a_flush_do_not_hear_of_the_slow_tier() {
 fn behind_a_deadline(rig: &Rig) -> (Db, Duration) {
     let options = rig.filled();
     let limit = Duration::from_secs(10);
-    let deadline = Deadline { limit, probe_interval: Duration::from_secs(1), workers_max: 8 };
+    let deadline = Deadline { limit, probe_interval: Duration::from_secs(1), workers_max: 8, idle_max: 4 };
     let mut env = rig.env();
     env.slow = Arc::new(DeadlineStorage::new(rig.slow.clone(), deadline, rig.clock.clone()));
     (Db::open(Options { env: Some(env), ..options }).unwrap(), limit)

@@ -109,7 +109,8 @@ fn a_file_that_hangs_times_out_keeps_its_buffer_and_the_threads_other_reads_go_o
     let dir = tempfile::tempdir().unwrap();
     let (hanging, mut other_end) = hanging_file(dir.path());
     let clock = Arc::new(ManualClock::new(0));
-    let deadline = Deadline { limit: SOON, probe_interval: Duration::from_secs(1), workers_max: 4 };
+    let deadline =
+        Deadline { limit: SOON, probe_interval: Duration::from_secs(1), workers_max: 4, idle_max: 2 };
     let storage = DeadlineStorage::new(Arc::new(OsStorage::new()), deadline, clock.clone());
     let good = storage.open(&good_file(dir.path()), IoMode::Buffered).unwrap();
     let hanging = storage.open(&hanging, IoMode::Buffered).unwrap();
