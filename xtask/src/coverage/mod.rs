@@ -159,9 +159,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 /// A command that tests the packages, instrumented.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--locked", "--target", HOST, "--lib", "--bins", "--tests", "--no-fail-fast"]);
+    // Not benches, which say nothing of what is right.
+    command.args(["test", "--locked", "--target", HOST, "--no-fail-fast"]);
+    command.args(["--lib", "--bins", "--examples", "--test", "*"]);
     command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
-    command.env("RUSTFLAGS", "-Cinstrument-coverage").current_dir(root);
+    command.env("RUSTFLAGS", "-C instrument-coverage").current_dir(root);
     command
 }
 
