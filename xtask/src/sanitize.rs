@@ -8,11 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
-const HOST: &str = "x86_64-unknown-linux-gnu";
+use crate::programs::{HOST, empty, now, passed, target_dir};
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +126,11 @@ pub(crate) fn check(root: &Path, args: &[String]) -> io::Result<Vec<String>> {
         Ok(wanted) => wanted,
         Err(what) => return Ok(vec![what]),
     };
-    let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let dir = target_dir(root).join("sanitize");
     let mut findings = Vec::new();
     for sanitizer in sanitizers {
         for suite in &suites {
-            let reports = root.join(&built).join("sanitize").join(sanitizer.name()).join(suite.name);
+            let reports = dir.join(sanitizer.name()).join(suite.name);
             findings.extend(run(root, sanitizer, suite, &reports)?);
         }
     }
@@ -169,11 +168,6 @@ fn run(root: &Path, sanitizer: Sanitizer, suite: &Suite, reports: &Path) -> io::
     Ok(findings)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a chore tells how long it really took")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 /// A command that tests `suite`.
 fn cargo(root: &Path, sanitizer: Sanitizer, suite: &Suite) -> Command {
     let mut command = Command::new("rustup");
@@ -185,14 +179,6 @@ fn cargo(root: &Path, sanitizer: Sanitizer, suite: &Suite) -> Command {
     }
     command.env("RUSTFLAGS", format!("-Zsanitizer={}", sanitizer.name())).current_dir(root);
     command
-}
-
-/// How many tests passed, as libtest says.
-fn passed(said: &str) -> u64 {
-    let count = |line: &str| -> Option<u64> {
-        line.strip_prefix("test result:")?.split(". ").nth(1)?.split(' ').next()?.parse().ok()
-    };
-    said.lines().filter_map(count).sum()
 }
 
 /// The different summaries of reports, and how often each stands there; of an output without one its first line.
@@ -210,15 +196,6 @@ fn summaries(texts: &[String]) -> BTreeMap<String, usize> {
         }
     }
     found
-}
-
-/// Makes the directory `reports` empty.
-#[expect(clippy::disallowed_methods, reason = "a chore keeps reports among what is built, not in a store")]
-fn empty(reports: &Path) -> io::Result<()> {
-    if reports.exists() {
-        std::fs::remove_dir_all(reports)?;
-    }
-    std::fs::create_dir_all(reports)
 }
 
 /// What stands in the files of the directory `reports`.
@@ -248,11 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_counted() {
-        let said = "running 2 tests\n..\ntest result: ok. 2 passed; 0 failed; 0 ignored\n\
-                    test result: FAILED. 41 passed; 1 failed; 0 ignored\n";
-        assert_eq!(passed(said), 43);
-        assert_eq!(passed("error: no such test"), 0);
+    fn each_summary_is_counted_and_the_first_line_of_what_was_cut_off() {
         let race = "SUMMARY: ThreadSanitizer: data race a.rs:3 in f\n";
         let texts = [
             format!("WARNING: ThreadSanitizer: data race (pid=2)\n  Write of size 8\n{race}{race}"),

@@ -447,3 +447,38 @@ impl Engine {
         !is_due
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::Db;
+    use crate::db::testing::{World, key, put_on_slow, value};
+
+    #[test]
+    fn a_job_that_panics_stops_writes_and_neither_reads_nor_what_was_acknowledged() {
+        let world = World::new();
+        let db = Db::open(world.options()).unwrap();
+        put_on_slow(&db, 0..50, "old");
+        (50..60).for_each(|number| db.put(&key(number), &value(number, "log")).unwrap());
+        let engine = &db.engine;
+        let outcome = engine.guarded(|| panic!("as the test wants"));
+        assert_eq!(outcome.clone().unwrap_err().kind(), ErrorKind::ReadOnly);
+        engine.ended(Kind::Fast, outcome);
+        world.let_time_pass();
+        for refused in [db.put(b"k", b"v"), db.delete(&key(1)), db.flush(), db.compact_range(None, None)] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+            assert!(error.to_string().contains("met a defect in Kelvin"), "{error}");
+        }
+        let all_there = |db: &Db| {
+            (0..50).all(|number| db.get(&key(number)).unwrap().unwrap() == value(number, "old"))
+                && (50..60).all(|number| db.get(&key(number)).unwrap().unwrap() == value(number, "log"))
+        };
+        assert!(all_there(&db));
+        drop(db);
+        world.executor.discard();
+        let db = Db::open(world.options()).unwrap();
+        assert!(all_there(&db));
+        db.put(b"k", b"v").unwrap();
+    }
+}

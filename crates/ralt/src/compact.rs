@@ -118,7 +118,7 @@ impl Core {
         let ahead = &below[below.partition_point(|placed| placed.first() < from)..];
         let wanted = |placed: &&Placed| last.is_none_or(|last| placed.first() <= last);
         let count = ahead.iter().take(STEP_RUNS).take_while(wanted).count();
-        let end = ahead.get(count).map(|placed| placed.run.first().to_vec());
+        let end = ahead.get(count).map(|placed| placed.first().to_vec());
         let range = KeyRange { start: from, end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded) };
         let levels = &version.levels[..=into];
         let met = levels.iter().flatten().filter(|placed| placed.meets(range));
@@ -160,13 +160,13 @@ fn cut(level: &mut Vec<Placed>, begun: u64, from: &[u8], end: Option<&[u8]>) {
 
 /// Of a level's `runs`, the first behind the key at which the last compaction ended; from the start again at its end.
 fn next_of(behind: &[u8], runs: &[Placed]) -> Placed {
-    runs.iter().find(|placed| placed.run.first() > behind).unwrap_or(&runs[0]).clone()
+    runs.iter().find(|placed| placed.first() > behind).unwrap_or(&runs[0]).clone()
 }
 
-/// Puts `runs` where their keys belong in a sorted level.
+/// Puts `runs` where their keys belong in a sorted level. Before the first key of a run that a step has cut there may be others now.
 pub fn place(level: &mut Vec<Placed>, runs: impl Iterator<Item = Placed>) {
     level.extend(runs);
-    level.sort_by(|a, b| a.run.first().cmp(b.run.first()));
+    level.sort_by(|a, b| a.first().cmp(b.first()));
 }
 
 const _: () = assert!(LEVELS > 2, "level 0 and evictions are merged into a level below it");

@@ -62,21 +62,32 @@ impl Core {
 
     /// Does what is due: flushes what waits (`all`: everything), keeps the levels in shape, forgets, evicts.
     pub fn maintain(&self, work: &mut Work, all: bool) -> Result<()> {
-        let forgotten = std::mem::take(&mut *self.forgotten.lock());
+        let forgotten = self.forgotten.lock().len();
         // Accesses of keys to be forgotten wait there too.
-        let all = all || !forgotten.is_empty();
+        let all = all || forgotten > 0;
         let taken = if all { self.buffer.take_all() } else { self.buffer.take_full() };
         let tidied = self.tidy(work, &taken);
         drop(taken);
         match &tidied {
-            Ok(()) => forgotten.iter().try_for_each(|range| self.forget(work, range))?,
+            Ok(()) => self.forget_first(work, forgotten)?,
             // What keeps a full disk from taking accesses may be what an eviction is to drop.
-            Err(error) if error.kind() == ErrorKind::NoSpace => self.forgotten.lock().extend(forgotten),
+            Err(error) if error.kind() == ErrorKind::NoSpace => {}
             Err(_) => return tidied,
         }
         if self.is_over_limit() {
             self.evict(work)?;
         }
         tidied
+    }
+
+    /// Forgets the first `count` ranges that wait for it. Those that cannot be forgotten now go on waiting: nothing else would bring their keys to
+    /// be forgotten before they have cooled down.
+    fn forget_first(&self, work: &mut Work, count: usize) -> Result<()> {
+        for _ in 0..count {
+            let Some(first) = self.forgotten.lock().first().cloned() else { break };
+            self.forget(work, &first)?;
+            self.forgotten.lock().remove(0);
+        }
+        Ok(())
     }
 }

@@ -243,8 +243,7 @@ fn open_runs(shelf: &Shelf, state: &State) -> Option<Version> {
             level.push(Placed { run: Arc::new(run), from });
         }
     }
-    let is_sorted =
-        |level: &Vec<Placed>| level.windows(2).all(|pair| pair[0].run.last() < pair[1].run.first());
+    let is_sorted = |level: &Vec<Placed>| level.windows(2).all(|pair| pair[0].run.last() < pair[1].first());
     version.levels[1..].iter().all(is_sorted).then_some(version)
 }
 

@@ -14,6 +14,7 @@ use crate::record::Record;
 use crate::score::Now;
 use crate::{Env, Options, Ralt, Scoring};
 
+mod failing;
 mod shape;
 
 const DIR: &str = "/ralt";
@@ -41,6 +42,20 @@ fn small(fast_bytes: u64) -> Options {
     let options = Options::of_fast(fast_bytes, OWNER);
     let level0_runs_max = options.level0_runs;
     Options { buffer_bytes: 32 << 10, run_bytes: 16 << 10, level_ratio: 4, level0_runs_max, ..options }
+}
+
+/// One whose levels are so small that some thousand keys lie in four of them.
+fn deep(fast_bytes: u64) -> Options {
+    let (buffer_bytes, run_bytes) = (8 << 10, 4 << 10);
+    Options {
+        buffer_bytes,
+        run_bytes,
+        level_ratio: 2,
+        level0_runs: 1,
+        level0_runs_max: 1,
+        repeats_bytes: 0,
+        ..small(fast_bytes)
+    }
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -74,9 +89,14 @@ fn files(storage: &dyn Storage) -> usize {
 
 #[test]
 fn without_eviction_the_runs_hold_exactly_what_was_accessed() {
-    for scoring in [Scoring::Exponential { alpha: 0.9 }, Scoring::Lru, Scoring::Clock { max: 7 }] {
+    let exponential = Scoring::Exponential { alpha: 0.9 };
+    // Deep levels merge what is newer first, and where two records of a key both have one slice smoothing counts it twice then.
+    let [wide, deep] = [small(1 << 30), deep(1 << 30)];
+    let counting = [Scoring::Lru, Scoring::Clock { max: 7 }];
+    let both = counting.into_iter().flat_map(|one| [(one, &wide), (one, &deep)]);
+    for (scoring, shape) in both.chain([(exponential, &wide)]) {
         let storage = memory();
-        let options = Options { scoring, slice_bytes: 50_000, repeats_bytes: 0, ..small(1 << 30) };
+        let options = Options { scoring, slice_bytes: 50_000, repeats_bytes: 0, ..shape.clone() };
         let ralt = Ralt::open(env(&storage), options.clone());
         let (mut dice, mut model, mut accessed) = (Dice(5), BTreeMap::<Vec<u8>, Record>::new(), 0u64);
         let mut now = Now::default();
@@ -100,6 +120,7 @@ fn without_eviction_the_runs_hold_exactly_what_was_accessed() {
         assert_eq!((stats.accesses, stats.lost, stats.evictions, stats.resets), (12_000, 0, 0, 0));
         assert!(stats.compactions > 5 && stats.runs.iter().skip(1).sum::<usize>() > 1, "{stats:?}");
         let version = ralt.0.version.load_full();
+        assert_eq!(version.deepest() > 1, options.level_ratio == 2, "{stats:?}");
         let all = version.placed().cloned().collect();
         let mut merged = crate::merge::Merged::new(all, KeyRange::ALL, scoring, true).unwrap();
         for (key, want) in &model {

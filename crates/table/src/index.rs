@@ -56,12 +56,6 @@ impl IndexBuilder {
         self.out.len() + 10
     }
 
-    /// Blocks so far.
-    #[must_use]
-    pub const fn count(&self) -> u64 {
-        self.count
-    }
-
     /// The index's bytes.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {

@@ -42,16 +42,6 @@ pub struct ReadIo {
     pub filter_negatives: u64,
 }
 
-impl ReadIo {
-    /// Counts what `other` cost too.
-    pub const fn add(&mut self, other: &Self) {
-        self.reads += other.reads;
-        self.bytes += other.bytes;
-        self.cache_hits += other.cache_hits;
-        self.filter_negatives += other.filter_negatives;
-    }
-}
-
 /// Blocks in memory, by file number and offset.
 pub trait BlockCache: Send + Sync + fmt::Debug {
     /// The block, if it is there.

@@ -236,18 +236,6 @@ impl Table {
         self.index.seek(user_key, seek_trailer(kelvin_base::SEQUENCE_MAX))
     }
 
-    /// User keys that cut the table into about `parts` pieces of like size.
-    #[must_use]
-    pub fn split_keys(&self, parts: usize) -> Vec<Vec<u8>> {
-        let blocks = self.index.len();
-        let at = |part: usize| part * blocks / parts.max(1);
-        (1..parts)
-            .map(at)
-            .filter(|&block| block > 0)
-            .map(|block| self.index.separator_key(block - 1))
-            .collect()
-    }
-
     /// The newest point entry of `key` that its reader may see.
     ///
     /// # Errors

@@ -179,18 +179,6 @@ impl TableWriter {
         4 * self.options.block_size_bytes + self.hashes.capacity() * size_of::<u64>() + 2 * (index + filter)
     }
 
-    /// Point entries added.
-    #[must_use]
-    pub const fn entries(&self) -> u64 {
-        self.properties.entries
-    }
-
-    /// True if there is nothing to write.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.properties.entries == 0 && self.tombstones.is_empty()
-    }
-
     fn cut_block(&mut self) -> Result<()> {
         let last = self.last_key.clone();
         let mut block = std::mem::take(self.block.finish());

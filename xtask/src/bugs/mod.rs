@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use self::list::{BUGS, Bug};
 use crate::files::SourceFile;
+use crate::programs::built;
 
 /// A test program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -270,15 +271,9 @@ fn build(root: &Path, suite: Suite) -> io::Result<PathBuf> {
         return Err(io::Error::other(format!("{package} cannot be built")));
     }
     let said = String::from_utf8_lossy(&output.stdout);
-    let path = said.lines().filter_map(|line| executable(line, target)).next_back();
-    path.ok_or_else(|| io::Error::other(format!("cargo names no test program {target}")))
-}
-
-/// The test program of `target` that a message of cargo's tells of.
-fn executable(message: &str, target: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    let is_it = message["target"]["name"] == target && message["profile"]["test"] == true;
-    is_it.then(|| message["executable"].as_str().map(PathBuf::from))?
+    let found = built(&said).into_iter().rfind(|program| program.is_test && program.target == target);
+    let none = || io::Error::other(format!("cargo names no test program {target}"));
+    found.map(|program| program.path).ok_or_else(none)
 }
 
 /// Bugs of the list that stand nowhere in the code or twice, and those in the code that the list does not have.
@@ -332,13 +327,9 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_programs_are_read_out_of_what_is_said() {
+    fn failures_are_read_out_of_what_is_said() {
         let said =
             "running 3 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest d ... FAILED\n\nfailures:\n";
         assert_eq!(failed(said), ["a::c", "d"]);
-        let message = r#"{"reason":"compiler-artifact","target":{"name":"model"},"profile":{"test":true},"executable":"/t/model-1"}"#;
-        assert_eq!(executable(message, "model"), Some("/t/model-1".into()));
-        assert_eq!(executable(message, "crash"), None);
-        assert_eq!(executable("no json", "model"), None);
     }
 }

@@ -33,12 +33,6 @@ impl From<MemIter> for Source {
     }
 }
 
-impl From<LevelIter> for Source {
-    fn from(iter: LevelIter) -> Self {
-        Self::Level(iter)
-    }
-}
-
 macro_rules! each {
     ($self:ident, $iter:ident => $call:expr) => {
         match $self {

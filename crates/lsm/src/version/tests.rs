@@ -489,6 +489,77 @@ fn a_long_manifest_gives_way_to_a_short_one() {
 }
 
 #[test]
+fn a_new_manifest_that_cannot_be_begun_leaves_the_long_one_in_force_and_is_tried_again() {
+    let disk = Disk::default();
+    let mut set = fresh(&disk);
+    set.rotate_above(1_000);
+    let (old, wide) = (set.manifest_number(), "x".repeat(400));
+    disk.0.fail(Some("create"), 0);
+    for number in 101..110 {
+        set.log_and_apply(&adding(number, &format!("{number}{wide}"), &format!("{number}{wide}"))).unwrap();
+    }
+    let tried = set.warnings().len();
+    assert!(tried > 0 && tried < 6, "each time that it is twice as long: {:?}", set.warnings());
+    assert!(set.warnings().iter().all(|told| told.starts_with("a new manifest could not be begun")));
+    assert_eq!(set.manifest_number(), old);
+    let all: Vec<u64> = (101..110).collect();
+    let after_a_kill = Disk::default();
+    for (path, bytes) in &*disk.0.files.lock() {
+        let bytes = Arc::new(Mutex::new(bytes.lock().clone()));
+        after_a_kill.0.files.lock().insert(path.clone(), bytes);
+    }
+    assert_eq!(numbers(&reopen(&after_a_kill).unwrap().unwrap()), all, "and it has every edit");
+    disk.0.fail(None, 0);
+    let mut number = 110;
+    while set.manifest_number() == old {
+        set.log_and_apply(&adding(number, &format!("{number}{wide}"), &format!("{number}{wide}"))).unwrap();
+        number += 1;
+        assert!(number < 200, "{}", set.manifest_bytes());
+    }
+    let all: Vec<u64> = (101..number).collect();
+    assert_eq!((numbers(&set), numbers(&reopen(&disk).unwrap().unwrap())), (all.clone(), all));
+}
+
+#[test]
+fn a_manifest_whose_edits_contradict_each_other_is_a_named_corruption() {
+    let mut drops = Edit::default();
+    drops.drop_keyspace(5);
+    let mut makes = Edit::default();
+    makes.create_keyspace(0, "again", 1);
+    let mut logs = Edit::default();
+    logs.set_wal_number(5, 1);
+    let mut removes = Edit::default();
+    removes.remove(0, 3, 11);
+    let mut foreign = Edit::default();
+    foreign.add(5, 3, meta(12, "a", "b"));
+    let twice = adding(10, "a", "b");
+    for (edit, told) in [
+        (drops, "drops keyspace 5"),
+        (makes, "makes keyspace 0 twice"),
+        (logs, "names keyspace 5"),
+        (removes, "removes table 11 from level 3"),
+        (foreign, "adds table 12"),
+        (twice, "adds table 10 twice"),
+    ] {
+        let disk = Disk::default();
+        let mut set = fresh(&disk);
+        set.log_and_apply(&adding(10, "a", "b")).unwrap();
+        let (number, uuid) = (set.manifest_number(), set.store().uuid);
+        let mut edits = [Vec::new(), Vec::new()];
+        set.recorded().snapshot().encode(&mut edits[0]);
+        edit.encode(&mut edits[1]);
+        drop(set);
+        let edits: Vec<&[u8]> = edits.iter().map(Vec::as_slice).collect();
+        let bytes = super::manifest::sign(number, uuid, &edits).unwrap();
+        *disk.0.files.lock()[&Path::new(DIR).join(manifest_name(number))].lock() = bytes;
+        let error = reopen(&disk).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        let path = error.path().unwrap().to_string_lossy().into_owned();
+        assert!(error.to_string().contains(told) && path.ends_with(&manifest_name(number)), "{error}");
+    }
+}
+
+#[test]
 fn a_checkpoint_of_the_manifest_opens_as_the_same_store() {
     let (disk, copy) = (Disk::default(), Disk::default());
     let mut set = fresh(&disk);

@@ -354,3 +354,47 @@ fn expiries_and_keyspaces_are_kept() {
     assert_eq!((two.get(b"soon").unwrap(), new.get(b"soon").unwrap()), (None, None));
     assert_eq!(two.get(b"later").unwrap().as_deref(), Some(&b"stays"[..]));
 }
+
+#[test]
+fn without_its_manifest_a_table_that_cannot_be_read_at_all_is_told_as_lost_and_nothing_else_is() {
+    let rig = Rig::new();
+    let options = rig.filled();
+    let (lost, manifest) = (rig.slow_table(), rig.files(FAST, ".manifest").pop().unwrap());
+    let in_it: Vec<usize> = {
+        let bytes = rig.read(&lost);
+        let is_in = |number: &usize| {
+            let (key, mut pair) = (key('a', *number), key('a', *number));
+            pair.extend_from_slice(&key);
+            bytes.windows(pair.len()).any(|found| found == pair)
+        };
+        (0..200).filter(is_in).collect()
+    };
+    assert!(!in_it.is_empty());
+    rig.change(&lost, |bytes| bytes.truncate(bytes.len() / 2));
+    rig.fast_memory.remove(&manifest).unwrap();
+    let how = How { without_manifest: true, ..How::default() };
+    let (salvaged, new) = rescued(&rig, options, how);
+    let tables: Vec<_> = salvaged.lost.iter().filter(|lost| lost.kind == FileKind::Table).collect();
+    assert_eq!(tables.len(), 1, "{salvaged:?}");
+    assert_eq!((&tables[0].path, tables[0].part, tables[0].keys.is_none()), (&lost, Part::Table, true));
+    let keyspaces = ["unknown.doubtful", "default.doubtful"].map(|name| new.keyspace(name).unwrap());
+    let is_there = |letter: char, number: usize| {
+        let key = key(letter, number);
+        let found = keyspaces.iter().filter_map(|one| one.get(&key).unwrap());
+        found.inspect(|found| assert_eq!(*found, *value(&key))).count() > 0
+    };
+    assert!((0..100).all(|number| is_there('f', number)) && (0..50).all(|number| is_there('w', number)));
+    let missing: Vec<usize> = (0..200).filter(|number| !is_there('a', *number)).collect();
+    assert_eq!(missing, in_it);
+}
+
+#[test]
+fn where_there_is_no_store_nothing_is_rescued_and_nothing_made() {
+    let rig = Rig::new();
+    [FAST, SLOW].iter().for_each(|dir| rig.write(&Path::new(dir).join("notes"), b"not a store's"));
+    for how in [How::default(), How { without_manifest: true, ..How::default() }] {
+        let error = salvage(rig.tiered(), into(&rig), how, &mut |_| {}).unwrap_err();
+        assert_says(&error, ErrorKind::InvalidArgument, &["no store in this directory"]);
+        assert!(!rig.fast_memory.exists(NEW.as_ref()).unwrap());
+    }
+}

@@ -1,14 +1,17 @@
 //! Snapshots, iterators, transactions, expiry, keyspaces, pressure, memory, closing: each as documented.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelvin_base::{ErrorKind, ThreadPool};
+use kelvin_base::{ErrorKind, OrderedStore, PointStore, ThreadPool};
 use kelvin_lsm::db::{Db, DbIterator, IterOptions, WriteOptions};
 use kelvin_lsm::options::{Durability, Env, Options};
+use kelvin_storage::Storage;
 use kelvin_storage::fault::{EIO, Effect, Op, Rule};
 
-use crate::rig::{FAST, Rig, assert_filled, assert_says, fill, key, value};
+use crate::rig::{FAST, Rig, SLOW, assert_filled, assert_says, fill, key, value};
 
 fn pairs(mut iter: DbIterator) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut pairs = Vec::new();
@@ -280,4 +283,131 @@ fn a_store_that_ends_without_close_keeps_what_the_system_was_given() {
     fill(&db, 'a', 30);
     drop(db);
     assert_filled(&Db::open(rig.tiered()).unwrap(), 'a', 30);
+}
+
+#[test]
+fn keyspaces_that_cannot_be_are_refused_and_nothing_changes() {
+    let rig = Rig::new();
+    let db = Db::open(rig.tiered()).unwrap();
+    fill(&db, 'a', 10);
+    let long = "x".repeat(256);
+    for (outcome, words) in [
+        (db.keyspace("").map(drop), ["1 to 255 bytes", "0 bytes"]),
+        (db.keyspace(&long).map(drop), ["1 to 255 bytes", "256 bytes"]),
+        (db.drop_keyspace("default"), ["cannot be dropped", "delete_range"]),
+        (db.drop_keyspace("absent"), ["there is no keyspace", "absent"]),
+    ] {
+        assert_says(&outcome.unwrap_err(), ErrorKind::InvalidArgument, &words);
+    }
+    assert_eq!(db.keyspaces(), ["default"]);
+    db.keyspace(&long[1..]).unwrap();
+    assert_eq!(db.keyspaces().len(), 2);
+    assert_filled(&db, 'a', 10);
+}
+
+#[test]
+fn a_checkpoint_goes_into_empty_directories_of_each_tier_or_nowhere() {
+    let rig = Rig::new();
+    let options = rig.filled();
+    let db = Db::open(options).unwrap();
+    let (new, new_slow) = (Path::new("/new"), Path::new("/new-slow"));
+    let error = db.checkpoint(new, None).unwrap_err();
+    assert_says(&error, ErrorKind::InvalidArgument, &["needs a directory for its slow part"]);
+    rig.write(&new_slow.join("mine"), b"not the store's");
+    let error = db.checkpoint(new, Some(new_slow)).unwrap_err();
+    assert_says(&error, ErrorKind::InvalidArgument, &["is not empty", "mine", "nothing was changed"]);
+    assert_eq!(rig.read(&new_slow.join("mine")), b"not the store's");
+    assert!(rig.fast_memory.list(new).unwrap().is_empty());
+    for (dir, slow) in [(FAST, "/other"), ("/other", SLOW)] {
+        let error = db.checkpoint(Path::new(dir), Some(Path::new(slow))).unwrap_err();
+        assert_says(&error, ErrorKind::InvalidArgument, &["is not empty"]);
+    }
+    assert_filled(&db, 'a', 200);
+    drop(db);
+    let rig = Rig::new();
+    let db = Db::open(rig.single()).unwrap();
+    fill(&db, 'a', 10);
+    let error = db.checkpoint(new, Some(new_slow)).unwrap_err();
+    assert_says(&error, ErrorKind::InvalidArgument, &["no slow tier"]);
+    db.checkpoint(new, None).unwrap();
+    let copy = Options { dir: new.into(), ..rig.single() };
+    assert_filled(&Db::open(copy).unwrap(), 'a', 10);
+}
+
+#[test]
+fn what_sees_a_store_as_its_points_or_its_order_sees_the_same_store() {
+    let rig = Rig::new();
+    let db = Db::open(rig.tiered()).unwrap();
+    let other = db.keyspace("other").unwrap();
+    let stores: [&dyn OrderedStore; 2] = [&db, &other];
+    for (number, store) in stores.into_iter().enumerate() {
+        for letter in [b"a", b"b", b"c", b"d"] {
+            store.put(letter, &[letter, &[b'0' + u8::try_from(number).unwrap()][..]].concat()).unwrap();
+        }
+        store.delete(b"b").unwrap();
+        store.update(b"c", &mut |before| before.map(|before| [before, b"!"].concat())).unwrap();
+        store.update(b"d", &mut |_| None).unwrap();
+        store.update(b"e", &mut |before| before.is_none().then(|| b"new".to_vec())).unwrap();
+    }
+    let read = |keyspace: &kelvin_lsm::db::Keyspace| pairs(keyspace.iter(IterOptions::default()).unwrap());
+    for (number, keyspace) in [&*db, &other].into_iter().enumerate() {
+        let expected = [("a", format!("a{number}")), ("c", format!("c{number}!")), ("e", "new".to_string())];
+        let bytes = |(key, value): (&str, String)| (key.as_bytes().to_vec(), value.into_bytes());
+        assert_eq!(read(keyspace), expected.map(bytes));
+    }
+    for store in stores {
+        assert!(store.get(b"a").unwrap().is_some() && store.get(b"b").unwrap().is_none());
+        let scanned = |start: &[u8], limit: usize, until: &[u8]| {
+            let mut keys = Vec::new();
+            store
+                .scan(start, limit, &mut |key, _| {
+                    keys.push(key.to_vec());
+                    key != until
+                })
+                .unwrap();
+            keys
+        };
+        assert_eq!(scanned(b"", 9, b""), [b"a", b"c", b"e"]);
+        assert_eq!(scanned(b"b", 1, b""), [b"c"]);
+        assert_eq!(scanned(b"", 9, b"c"), [b"a", b"c"]);
+        assert!(scanned(b"f", 9, b"").is_empty());
+    }
+}
+
+#[test]
+fn every_figure_has_a_name_of_its_own_and_counts_what_it_says() {
+    let rig = Rig::new();
+    let options = rig.filled();
+    let db = Db::open(options).unwrap();
+    let figures = |db: &Db| {
+        let rows = db.stats().rows();
+        let named: BTreeMap<String, u64> = rows.iter().cloned().collect();
+        assert_eq!(named.len(), rows.len(), "a name twice");
+        named
+    };
+    let before = figures(&db);
+    fill(&db, 'x', 20);
+    assert_filled(&db, 'x', 20);
+    assert_filled(&db, 'f', 10);
+    assert_filled(&db, 'a', 30);
+    assert_eq!(db.get(b"absent").unwrap(), None);
+    db.flush().unwrap();
+    db.put(b"x", b"y").unwrap();
+    let after = figures(&db);
+    let since = |name: &str| after[name] - before[name];
+    assert_eq!((since("writes"), since("flushes")), (21, 1));
+    assert_eq!((since("gets"), since("gets_absent"), since("gets_memtable")), (61, 1, 20));
+    assert_eq!(since("gets_slow") + since("gets_fast"), 61, "{after:?}");
+    let levels: u64 =
+        after.keys().filter(|name| name.starts_with("gets_level.")).map(|name| since(name)).sum();
+    assert_eq!(levels + since("gets_promotion"), 40, "{after:?}");
+    assert!(since("read_ios.slow") > 0 && since("io.get.read_bytes.slow") > 0, "{after:?}");
+    assert!(since("io.flush.written_bytes.fast") > 0 && since("flushed_bytes") > 0);
+    assert_eq!(since("io.flush.written_bytes.slow"), 0);
+    for (tier, name) in ["fast", "slow"].into_iter().enumerate() {
+        assert_eq!(after[&format!("used_bytes.{name}")], db.stats().used_bytes[tier]);
+    }
+    let tracker = db.stats().hotness.unwrap();
+    assert_eq!((after["ralt.memory_bytes"], after["ralt.resets"]), (tracker.memory_bytes, tracker.resets));
+    assert!(after["memory_bytes.memtables"] > 0 && after["promotion.inserted"] > 0, "{after:?}");
 }

@@ -1,8 +1,14 @@
 //! How large RALT is, what leaves it, and what keeping it in shape takes.
 
+use std::collections::BTreeSet;
+
+use kelvin_base::hash64;
+
 use super::*;
-use crate::compact::STEP_RUNS;
+use crate::compact::{STEP_RUNS, Step};
+use crate::core::Fate;
 use crate::limits::{Bounds, Limits};
+use crate::version::Placed;
 
 #[test]
 fn a_hotspot_that_leaves_little_room_gives_way_soon_when_another_comes() {
@@ -222,4 +228,90 @@ fn what_its_runs_pin_is_told_and_has_a_limit() {
     let stats = ralt.stats();
     assert!((10..80).contains(&stats.evictions), "{} in {} flushes", stats.evictions, stats.flushes);
     assert!(highest <= pinned_bytes_max && highest > pinned_bytes_max / 2, "{highest}");
+}
+
+#[test]
+fn of_a_level_that_is_full_one_run_goes_down_at_a_time_and_each_in_its_turn() {
+    let storage = memory();
+    let ralt = Ralt::open(env(&storage), deep(1 << 30));
+    let (mut ends, mut most_bytes) = (Vec::new(), 0);
+    for round in 0..30 {
+        let (before, mut numbers) = (ralt.stats(), 200 * round..200 * (round + 1));
+        drive(&ralt, 200, || numbers.next().unwrap());
+        let after = ralt.stats();
+        let steps = after.compactions - before.compactions;
+        most_bytes = most_bytes.max((after.written_bytes - before.written_bytes) / (steps + 1));
+        ends.push(ralt.0.work.lock().compacted_to[1].clone());
+    }
+    let version = ralt.0.version.load_full();
+    assert!(version.deepest() >= 3, "{:?}", ralt.stats());
+    let options = deep(1 << 30);
+    for (level, runs) in version.levels.iter().enumerate().skip(1) {
+        let bytes_max = options.level0_bytes() << level;
+        assert!(version.level_bytes(level) <= bytes_max, "level {level}: {}", version.level_bytes(level));
+        assert!(runs.windows(2).all(|pair| pair[0].run.last() < pair[1].first()), "level {level}");
+    }
+    // A run and what lies under it, which is a few runs; the whole of what is known is some forty.
+    assert!(most_bytes < 8 * options.run_bytes, "{most_bytes} bytes a step");
+    assert!(version.placed().count() > 30);
+    let places: Vec<&[u8]> = ends.iter().map(Vec::as_slice).filter(|end| !end.is_empty()).collect();
+    assert!(places.iter().any(|end| *end < &b"user3"[..]) && places.iter().any(|end| *end > &b"user7"[..]));
+    let (stats, all) = (ralt.stats(), 0..6_000);
+    assert_eq!((stats.records, stats.lost, stats.evictions, stats.last_error), (6_000, 0, 0, None));
+    assert!(all.clone().all(|number| ralt.is_hot(&key(number))));
+    assert_eq!(files(&*storage), version.placed().count());
+    drop(version);
+    ralt.close();
+    drop(ralt);
+    let ralt = Ralt::open(env(&storage), deep(1 << 30));
+    assert_eq!((ralt.stats().runs, ralt.stats().records), (stats.runs, 6_000));
+    ralt.0.evict(&mut ralt.0.work.lock()).unwrap();
+    assert_eq!(hot_keys(&ralt, KeyRange::ALL).len(), 6_000, "there is room for all of them");
+    let version = ralt.0.version.load_full();
+    assert_eq!(
+        version.levels[version.deepest()].len(),
+        version.placed().count(),
+        "and they lie in one level"
+    );
+}
+
+#[test]
+fn a_run_that_a_step_has_cut_stands_where_its_other_keys_are() {
+    let storage = memory();
+    let ralt = Ralt::open(env(&storage), deep(1 << 30));
+    let mut numbers = 0..4_000;
+    drive(&ralt, 4_000, || numbers.next().unwrap());
+    // What an eviction that a close ends leaves behind: a step into the deepest level, in the middle of runs of those above.
+    let end = {
+        let mut work = ralt.0.work.lock();
+        let (into, begun) = (ralt.0.version.load().deepest(), work.next_number);
+        assert!(into > 2, "{:?}", ralt.stats());
+        let step = Step { into, begun, from: &[], last: None };
+        ralt.0.merge_step(&mut work, &step, &|_, _| Fate::Keep { is_hot: true }).unwrap().unwrap()
+    };
+    let mut cut = 0;
+    let mut known: BTreeSet<Vec<u8>> = (0..4_000).map(key).collect();
+    // Keys before the cut ones, which come down beside what is left of their run.
+    let mut before: Vec<Vec<u8>> = (4_000..60_000).map(key).filter(|key| *key < end).collect();
+    before.sort_unstable_by_key(|key| hash64(key));
+    for some in before.chunks(100) {
+        some.iter().for_each(|key| ralt.access(key, 986));
+        known.extend(some.iter().cloned());
+        ralt.settle();
+        let version = ralt.0.version.load_full();
+        let is_before = |pair: &[Placed]| pair[0].run.last() < pair[1].first();
+        let is_beside = |pair: &[Placed]| pair[0].run.last() >= pair[1].run.first();
+        let mut pairs = version.levels[1..].iter().flat_map(|runs| runs.windows(2));
+        assert!(pairs.clone().all(is_before), "{:?}", ralt.stats());
+        if pairs.any(is_beside) {
+            cut += 1;
+            let again = Ralt::open(env(&copy_of(&*storage)), deep(1 << 30));
+            assert_eq!((again.stats().resets, again.stats().runs), (0, ralt.stats().runs));
+        }
+    }
+    assert!(cut > 0, "no run came to lie beside the rest of one: {:?}", ralt.stats());
+    assert!(hot_keys(&ralt, KeyRange::ALL).iter().eq(&known));
+    assert!(known.iter().all(|key| ralt.is_hot(key)));
+    let stats = ralt.stats();
+    assert_eq!((stats.lost, stats.last_error), (0, None));
 }
