@@ -4,10 +4,12 @@
 //!
 //! `cargo run -p xtask -- miri` runs the tests of `unsafe` code under Miri, which takes a nightly toolchain and a minute, and
 //! `cargo run -p xtask -- bugs` shows that the tests find each deliberate defect, and `cargo run -p xtask -- sanitize` runs tests with
-//! threads under the sanitizers of the nightly toolchain.
+//! threads under the sanitizers of the nightly toolchain, and `cargo run -p xtask -- loom` the model tests of small parts in every order of
+//! their threads.
 
 mod bugs;
 mod files;
+mod loom;
 mod miri;
 mod policy;
 mod sanitize;
@@ -24,11 +26,12 @@ fn main() -> ExitCode {
         Some("policy") => policy::check(&root),
         Some("miri") => miri::check(&root),
         Some("bugs") => bugs::check(&root, &args),
+        Some("loom") => loom::check(&root, &args),
         Some("sanitize") => sanitize::check(&root, &args),
         _ => {
             eprintln!(
                 "usage: cargo run -p xtask -- tidy | policy | miri | bugs [--list] [--unit] [--model] [NAME...] \
-                 | sanitize [thread|address] [--suite NAME]..."
+                 | loom [NAME...] | sanitize [thread|address] [--suite NAME]..."
             );
             return ExitCode::from(2);
         }
