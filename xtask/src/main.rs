@@ -4,12 +4,13 @@
 //!
 //! `cargo run -p xtask -- miri` runs the tests of `unsafe` code under Miri, which takes a nightly toolchain and a minute, and
 //! `cargo run -p xtask -- bugs` shows that the tests find each deliberate defect, and `cargo run -p xtask -- sanitize` runs tests with
-//! threads under the sanitizers of the nightly toolchain. `cargo run -p xtask -- coverage` says which lines of the engine the tests
-//! reach.
+//! threads under the sanitizers of the nightly toolchain. `cargo run -p xtask -- loom` runs the model tests of small parts in every order of
+//! their threads, and `cargo run -p xtask -- coverage` says which lines of the engine the tests reach.
 
 mod bugs;
 mod coverage;
 mod files;
+mod loom;
 mod miri;
 mod policy;
 mod programs;
@@ -27,12 +28,13 @@ fn main() -> ExitCode {
         Some("policy") => policy::check(&root),
         Some("miri") => miri::check(&root),
         Some("bugs") => bugs::check(&root, &args),
+        Some("loom") => loom::check(&root, &args),
         Some("sanitize") => sanitize::check(&root, &args),
         Some("coverage") => coverage::check(&root, &args),
         _ => {
             eprintln!(
                 "usage: cargo run -p xtask -- tidy | policy | miri | bugs [--list] [--unit] [--model] [NAME...] \
-                 | sanitize [thread|address] [--suite NAME]... | coverage"
+                 | loom [NAME...] | sanitize [thread|address] [--suite NAME]... | coverage"
             );
             return ExitCode::from(2);
         }

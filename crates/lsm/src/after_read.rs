@@ -87,7 +87,7 @@ impl LatestRead<'_> {
 
     /// True if the slow levels that were read and those of now hold nothing newer of the key than what was found: the
     /// same tables may hold it, and nothing in them was hidden from this read. (A view may be younger than `at`.)
-    fn is_newest_below(&self) -> bool {
+    pub(crate) fn is_newest_below(&self) -> bool {
         let then = &self.view.version;
         let now = &self.keyspace.peek().version;
         (FIRST_SLOW..LEVELS).all(|level| {

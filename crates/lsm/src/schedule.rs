@@ -92,12 +92,15 @@ impl Work {
         self.flushes == 0 && self.running.is_empty() && !self.promotion.is_running
     }
 
+    /// True while no promotion by flush keeps compactions that write the slow tier from beginning (PF1).
+    pub fn may_write_slow(&self) -> bool {
+        !self.promotion.is_running || seeded_bug!("slow-compaction-beside-a-promotion")
+    }
+
     /// Kinds of compactions that wait, as the picker takes them: after a failure, for a promotion by flush, or with
     /// `slow_max` on the slow tier for one another.
     fn held_compactions(&self, slow_max: Option<usize>) -> [bool; 2] {
-        let waits_for_promotion =
-            self.promotion.is_running && !seeded_bug!("slow-compaction-beside-a-promotion");
-        let waits = waits_for_promotion || slow_max.is_some_and(|max| self.running.writing_slow() >= max);
+        let waits = !self.may_write_slow() || slow_max.is_some_and(|max| self.running.writing_slow() >= max);
         [self.held.contains(&Kind::Fast), self.held.contains(&Kind::Slow) || waits]
     }
 }

@@ -5,13 +5,17 @@
 //!   one of `imms` at least as new as any in the version.
 //! - V2 A view is loaded with one atomic load and never changes; it is replaced whole, under the keyspace's
 //!   change lock, after the manifest is durable.
+//!
+//! Tests: `view/loom_tests.rs`, and those of whoever changes it.
+
+#[cfg(all(loom, test))]
+mod loom_tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::{ArcSwap, Guard};
 use kelvin_base::seeded_bug;
-use kelvin_base::sync::{self, Mutex};
+use kelvin_base::sync::atomic::{AtomicBool, Ordering};
+use kelvin_base::sync::{Loaded, Mutex, Published};
 
 use crate::memtable::MemTable;
 use crate::promotion::PromotionCache;
@@ -48,7 +52,7 @@ pub struct KeyspaceState {
     pub name: String,
     /// What was read from the slow tier lately.
     pub promotion: PromotionCache,
-    view: ArcSwap<View>,
+    view: Published<Arc<View>>,
     change: Mutex<()>,
     /// A flush job is queued or runs.
     pub flushing: AtomicBool,
@@ -62,7 +66,7 @@ impl KeyspaceState {
             id,
             name,
             promotion,
-            view: ArcSwap::from_pointee(view),
+            view: Published::new(Arc::new(view)),
             change: Mutex::new(()),
             flushing: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
@@ -70,14 +74,12 @@ impl KeyspaceState {
     }
 
     /// The view of now, for a short look.
-    pub fn peek(&self) -> Guard<Arc<View>> {
-        sync::point();
+    pub fn peek(&self) -> Loaded<Arc<View>> {
         self.view.load()
     }
 
     /// The view of now, to keep.
     pub fn view(&self) -> Arc<View> {
-        sync::point();
         self.view.load_full()
     }
 

@@ -5,17 +5,20 @@
 //! is much: it becomes a run, and each run costs a file. Accesses are lost, and counted, when everything is taken or when more full shards
 //! wait than may. No order is kept among shards: an access is stamped when it is sorted, and the clocks are far coarser than that.
 //!
-//! Tests stand below.
+//! Tests stand below, model tests in `buffer/loom_tests.rs`.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_base::KEY_BYTES_MAX;
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
+use kelvin_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use kelvin_base::sync::{self, Mutex};
 
-/// Shards: more than that many threads share them.
-const SHARDS: usize = 16;
+#[cfg(all(loom, test))]
+mod loom_tests;
+
+/// Shards: more than that many threads share them. A model, which tries every order of their locks, has few.
+const SHARDS: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// More than this is never gathered, bytes: what was taken together is counted in 32 bits.
 const BYTES_MAX: usize = 1 << 30;
@@ -161,10 +164,11 @@ impl AccessBuffer {
 
     /// Notes an access; true if enough waits to be sorted. Of a key that no run could hold nothing is noted.
     pub fn push(&self, key: &[u8], value_len: u32) -> bool {
-        if key.len() > KEY_BYTES_MAX {
-            return false;
-        }
-        let own = own_shard();
+        key.len() <= KEY_BYTES_MAX && self.push_from(own_shard(), key, value_len)
+    }
+
+    /// The same for a thread whose shard is `own`.
+    fn push_from(&self, own: usize, key: &[u8], value_len: u32) -> bool {
         let free = (0..SHARDS).find_map(|step| self.shards[(own + step) % SHARDS].try_lock());
         let Some(mut shard) = free else {
             self.lost.fetch_add(1, Ordering::Relaxed);

@@ -200,6 +200,61 @@ pub const ALL: [Configuration; 25] = [
     },
 ];
 
+/// What is read from the slow tier is promoted at every other read or so, as few small records fill the cache.
+fn racing(options: Options, hotness: Hotness, cache_bytes: u64, parts: HotParts) -> Options {
+    promoting(options, parts).advanced(|a| {
+        a.hotness = Some(hotness);
+        a.promotion_bytes = Some(cache_bytes);
+    })
+}
+
+/// A promotion cache for two records of at most 64 bytes, and for one.
+const FOR_TWO: u64 = 500;
+const FOR_ONE: u64 = 300;
+
+/// What of promotion and retention may meet: all of it, and without each part in turn, which would hide what another does wrong.
+pub const RACES: [Configuration; 5] = [
+    Configuration {
+        name: "races, all",
+        tiered: true,
+        threads: true,
+        change: |options| racing(options, Hotness::Oracle, FOR_ONE, HotParts::default()),
+    },
+    Configuration {
+        name: "races, no retention",
+        tiered: true,
+        threads: true,
+        change: |options| {
+            let parts = HotParts { retention: false, ..HotParts::default() };
+            racing(options, Hotness::Oracle, FOR_TWO, parts)
+        },
+    },
+    Configuration {
+        name: "races, no retention, no promotion by flush",
+        tiered: true,
+        threads: true,
+        change: |options| {
+            let parts = HotParts { retention: false, promotion_by_flush: false, ..HotParts::default() };
+            racing(options, Hotness::Oracle, FOR_TWO, parts)
+        },
+    },
+    Configuration {
+        name: "races, by CLOCK",
+        tiered: true,
+        threads: true,
+        change: |options| racing(options, Hotness::Clock, FOR_TWO, HotParts::default()),
+    },
+    Configuration {
+        name: "races, no promotion by compaction",
+        tiered: true,
+        threads: true,
+        change: |options| {
+            let parts = HotParts { promotion_by_compaction: false, ..HotParts::default() };
+            racing(options, Hotness::Oracle, FOR_ONE, parts)
+        },
+    },
+];
+
 /// The options of `configuration` for a store in these places.
 pub(crate) fn base(configuration: &Configuration, fast: &Path, slow: &Path) -> Options {
     let options = Options::new(fast).compression(CompressionChoice::None);
@@ -244,20 +299,21 @@ fn devices() -> [Arc<dyn Storage>; 2] {
 /// # Errors
 /// What keeps it from being opened.
 pub fn open(configuration: &Configuration, seed: u64) -> Result<Db, String> {
-    open_with(configuration, seed, Arc::new(ManualClock::new(START_UNIX_MILLIS)), threads()?)
+    let clock = Arc::new(ManualClock::new(START_UNIX_MILLIS));
+    open_on(devices(), configuration, seed, clock, threads()?)
 }
 
-/// As [`open`], with the threads of `executor`.
+/// As [`open`], on these devices, with this clock and the threads of `executor`.
 ///
 /// # Errors
 /// What keeps it from being opened.
-pub(crate) fn open_with(
+pub(crate) fn open_on(
+    [fast, slow]: [Arc<dyn Storage>; 2],
     configuration: &Configuration,
     seed: u64,
     clock: Arc<dyn Clock>,
     executor: Arc<dyn Executor>,
 ) -> Result<Db, String> {
-    let [fast, slow] = devices();
     let env = Env { fast, slow, clock, executor, seed };
     let options = base(configuration, Path::new(FAST), Path::new(SLOW)).env(env);
     Db::open(options).map_err(|error| format!("open failed: {error}"))

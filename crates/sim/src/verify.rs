@@ -274,36 +274,27 @@ fn rot(order: &Order<'_>) -> Outcome {
 const HISTORY_OPERATIONS: u64 = 10_000;
 
 fn linear(order: &Order<'_>) -> Outcome {
-    histories(order, "linear", &|configuration, seed| history::run(configuration, seed, HISTORY_OPERATIONS))
-}
-
-/// What clients of a schedule ask for.
-const SCHEDULE_OPERATIONS: u64 = 120;
-
-fn schedules(order: &Order<'_>) -> Outcome {
-    histories(order, "schedules", &|configuration, seed| {
-        linear::schedules::run(configuration, seed, SCHEDULE_OPERATIONS)
+    let threaded: Vec<&Configuration> = settings::ALL.iter().filter(|one| one.threads).collect();
+    histories(order, "linear", &|seed| {
+        let configuration = threaded[usize::try_from(seed % threaded.len() as u64).unwrap_or(0)];
+        history::run(configuration, seed, HISTORY_OPERATIONS)
     })
 }
 
-/// Histories under the configurations that have threads, one after the other.
-fn histories(
-    order: &Order<'_>,
-    suite: &str,
-    run: &dyn Fn(&Configuration, u64) -> Result<history::Tally, String>,
-) -> Outcome {
-    let threaded: Vec<&Configuration> = settings::ALL.iter().filter(|one| one.threads).collect();
+fn schedules(order: &Order<'_>) -> Outcome {
+    histories(order, "schedules", &linear::schedules::run)
+}
+
+/// Histories, one for each seed.
+fn histories(order: &Order<'_>, suite: &str, run: &dyn Fn(u64) -> Result<history::Tally, String>) -> Outcome {
     let mut tally = history::Tally::default();
     for seed in order.seed..order.seed + order.budget {
-        let configuration = threaded[usize::try_from(seed % threaded.len() as u64).unwrap_or(0)];
-        let one = run(configuration, seed)
-            .map_err(|what| Broken { what, again: format!("{suite} --seed {seed} --budget 1") })?;
+        let one =
+            run(seed).map_err(|what| Broken { what, again: format!("{suite} --seed {seed} --budget 1") })?;
         tally.add(one);
         (order.progress)(tally.histories);
     }
-    let met =
-        format!("{} operations, {} calls of single keys; {}", tally.operations, tally.calls, tally.moved);
-    Ok(Done { count: tally.histories, met })
+    Ok(Done { count: tally.histories, met: tally.to_string() })
 }
 
 /// Kills of one store.

@@ -7,8 +7,15 @@
 //! Invariant: a thread of a simulation never waits for the operating system while it has the turn. A [`Condvar`] that threads of a
 //! simulation wait for must be notified by one of them, and a [`Mutex`] that they take is taken by no other thread: what the whole process shares, and
 //! nobody holds while he waits, has an ordinary one (`pages`). Tests: in `thread.rs`, and those of the simulator's world.
+//!
+//! In a build with `--cfg loom` they are loom's, so that the model tests of small parts run the shipped code (`modelled.rs`).
 
+#[cfg(not(loom))]
 mod lock;
+#[cfg(loom)]
+mod modelled;
+#[cfg(not(loom))]
+mod published;
 mod thread;
 
 use std::cell::RefCell;
@@ -17,8 +24,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+#[cfg(not(loom))]
 pub use lock::{Condvar, Mutex, RwLock};
+#[cfg(loom)]
+pub use modelled::{Condvar, Loaded, Mutex, MutexGuard, Published, RwLock, atomic, model};
+#[cfg(not(loom))]
 pub use parking_lot::MutexGuard;
+#[cfg(not(loom))]
+pub use published::{Loaded, Published};
+#[cfg(not(loom))]
+pub use std::sync::atomic;
 pub use thread::{JoinHandle, Scope, ScopedJoinHandle, current_number, scope, spawn};
 
 /// Who decides which of a simulation's threads runs. All but `begin` and `enter` are called by the thread that has the turn.

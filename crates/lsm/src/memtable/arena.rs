@@ -14,8 +14,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
 use kelvin_base::pages;
-
-use super::sync::{AtomicPtr, AtomicUsize, Mutex, Ordering, lock};
+use kelvin_base::sync::Mutex;
+use kelvin_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Alignment of every allocation, bytes.
 pub(super) const ALIGN: usize = 8;
@@ -113,7 +113,7 @@ impl Arena {
     /// chunk. `None` if another thread made room first.
     #[cold]
     fn allocate_slow(&self, full: *mut Chunk, size: usize) -> Option<NonNull<u8>> {
-        let mut grow = lock(&self.grow);
+        let mut grow = self.grow.lock();
         if self.current.load(Ordering::Acquire) != full {
             return None;
         }
@@ -160,7 +160,7 @@ impl Arena {
     }
 
     /// Bytes taken from the system, used or not.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn reserved_bytes(&self) -> usize {
         self.reserved.load(Ordering::Relaxed)
     }
@@ -181,7 +181,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let mut chunk = lock(&self.grow).newest;
+        let mut chunk = self.grow.lock().newest;
         while !chunk.is_null() {
             // SAFETY: nobody else holds the arena, so every chunk in the list is alive and reached only here; its
             // `older` was written before it entered the list.

@@ -1,5 +1,6 @@
-//! Model tests of the link protocol and the arena. Run: `RUSTFLAGS="--cfg loom" cargo test -p kelvin-lsm --release --lib loom`.
+//! Model tests of the link protocol and the arena (`cargo xtask loom`).
 
+use kelvin_base::sync::model;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -23,7 +24,7 @@ fn insert(list: &SkipList, key: u8, height: usize) -> bool {
 
 #[test]
 fn loom_concurrent_inserts_between_the_same_neighbours_are_both_linked() {
-    loom::model(|| {
+    model(|| {
         let list = Arc::new(SkipList::new(0));
         assert!(insert(&list, 1, 2));
         let other = Arc::clone(&list);
@@ -39,7 +40,7 @@ fn loom_concurrent_inserts_between_the_same_neighbours_are_both_linked() {
 
 #[test]
 fn loom_a_reader_sees_whole_nodes_in_order() {
-    loom::model(|| {
+    model(|| {
         let list = Arc::new(SkipList::new(0));
         let other = Arc::clone(&list);
         let worker = thread::spawn(move || {
@@ -58,7 +59,7 @@ fn loom_a_reader_sees_whole_nodes_in_order() {
 
 #[test]
 fn loom_the_same_key_is_linked_once() {
-    loom::model(|| {
+    model(|| {
         let list = Arc::new(SkipList::new(0));
         let other = Arc::clone(&list);
         let worker = thread::spawn(move || insert(&other, 1, 1));
@@ -70,7 +71,7 @@ fn loom_the_same_key_is_linked_once() {
 
 #[test]
 fn loom_the_arena_gives_no_byte_twice() {
-    loom::model(|| {
+    model(|| {
         let arena = Arc::new(Arena::new());
         // Leave room for one of the two, so that the other makes a chunk.
         arena.allocate(3000);

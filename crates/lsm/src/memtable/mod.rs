@@ -15,7 +15,6 @@ mod iter;
 #[cfg(loom)]
 mod loom_tests;
 mod skiplist;
-mod sync;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;

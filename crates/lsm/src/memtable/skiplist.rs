@@ -21,7 +21,7 @@ use std::ptr::{self, NonNull};
 use kelvin_base::key::TRAILER_BYTES;
 
 use super::arena::{ALIGN, Arena};
-use super::sync::{AtomicPtr, AtomicUsize, Ordering};
+use kelvin_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Links of the tallest node. With one node in four rising a level, good for 16 million entries.
 pub(super) const HEIGHT_MAX: usize = 12;

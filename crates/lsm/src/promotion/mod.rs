@@ -1,6 +1,6 @@
 //! The promotion cache: records lately read from the slow tier, kept in memory between the fast levels and the slow
 //! ones (HotRAP §3.3). What a promotion by flush is writing is *frozen*, the rest is open to insertions: the paper's immutable and mutable promotion
-//! cache. Tests: `tests.rs`, `hazards_tests.rs`, `compaction_tests.rs`, `storm_tests.rs`, `model_tests.rs`.
+//! cache. Tests: `tests.rs`, `hazards_tests.rs`, `compaction_tests.rs`, `storm_tests.rs`, `model_tests.rs`, `loom_tests.rs`.
 //!
 //! A lookup that no fast level has answered asks it before the hot level, whose copies say the same, and before the slow
 //! levels. So a record in it must never hide a newer version that lies in a slow level; one above hides the record. Words: the *slow part* of a version are its levels from
@@ -59,6 +59,8 @@ mod flush_tests;
 #[cfg(test)]
 mod hazards_tests;
 mod lifted;
+#[cfg(all(loom, test))]
+mod loom_tests;
 #[cfg(test)]
 mod model_tests;
 mod room;

@@ -68,7 +68,7 @@ fn bytes(key: char) -> Bytes {
 }
 
 /// A plan that takes tables of these ranges from these levels, and writes the slow tier.
-fn plan_of(inputs: &[(usize, &[(char, char)])]) -> Plan {
+pub(super) fn plan_of(inputs: &[(usize, &[(char, char)])]) -> Plan {
     let opener: Arc<dyn TableOpener> = Arc::new(NoTables::default());
     let table = |&(first, last): &(char, char)| {
         let facts = meta(1, &first.to_string(), &last.to_string());
@@ -84,7 +84,7 @@ fn plan_of(inputs: &[(usize, &[(char, char)])]) -> Plan {
 }
 
 /// A record whose sequence number is its key.
-fn record(key: char) -> Promoted {
+pub(super) fn record(key: char) -> Promoted {
     let stored = key.to_string().into();
     Promoted { sequence: key.into(), kind_byte: Kind::Copy as u8, stored, was_hot: true }
 }

@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_base::Sequence;
+use kelvin_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use kelvin_base::sync::{Condvar, Mutex};
 
 use super::group::Pending;

@@ -3,8 +3,9 @@
 //! Clients read, write and scan a few keys, through snapshots, too, which they keep for a while; beside them another thread pushes all data to
 //! the slow tier again and again, so that reads promote, boundary compactions retain, and copies go. Each answer about a
 //! key is a call of that key's history: of a snapshot, an iterator or a batch with the moments between which that was made. Then
-//! the histories are checked ([`super::check`]).
+//! the histories are checked ([`super::check`]). What such a history is like says its [`Kind`]; another is in `races.rs`.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -15,22 +16,67 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{Call, NONE, Op, Value, check};
-use crate::checks::Check;
+use crate::checks::{Check, audit};
 use crate::model::Moved;
 use crate::settings::{Configuration, open};
 
 /// Clients of a history.
-const CLIENTS: usize = 4;
-/// Keys they share: few, so that they meet.
-const KEYS: usize = 10;
+pub(super) const CLIENTS: usize = 4;
 /// Records written beside them at a time, to push theirs down.
 const FILLERS: u64 = 60;
 /// Compactions begun after them, those that find nothing to do among them.
 const FORCED: usize = 8;
-/// Steps of a client for which data is pushed down once.
-const STEPS_A_ROUND: u64 = 10;
 /// Snapshots that a client keeps at most.
 const SNAPSHOTS_MAX: usize = 3;
+
+/// What histories are like.
+pub(super) struct Kind<'a> {
+    /// Keys that the clients share: few, so that they meet.
+    pub keys: usize,
+    /// Their values are shorter.
+    pub value_bytes: u64,
+    /// Steps of a client for which data is pushed down once.
+    pub steps_a_round: u64,
+    /// Whether a client may write in a step.
+    pub may_write: &'a (dyn Fn(u64, u64) -> bool + Sync),
+    /// Of the 56 in a hundred steps that may not write though they would, so many read all keys at once.
+    pub many_reads: u32,
+    /// Of the 26 in a hundred steps that would put a record, so many delete a range instead.
+    pub range_deletes: u32,
+    /// Does something else beside a step.
+    pub beside: &'a (dyn Fn(&Db, &mut Xoshiro256PlusPlus) -> Check + Sync),
+    /// Pushes data down once.
+    pub push: &'a (dyn Fn(&Db, &mut Xoshiro256PlusPlus) -> Check + Sync),
+}
+
+impl Kind<'_> {
+    /// What write `number` sets: the number, and as many bytes as it says.
+    fn value(&self, number: Value) -> Vec<u8> {
+        value(number, self.value_bytes)
+    }
+
+    /// The write that set `bytes`.
+    fn number_of(&self, bytes: Option<&[u8]>) -> Check<Value> {
+        let Some(bytes) = bytes else { return Ok(NONE) };
+        let number = bytes.first_chunk().map(|first| Value::from_le_bytes(*first));
+        number.filter(|&number| number != NONE && self.value(number) == bytes).ok_or_else(|| {
+            format!("a read answered {} bytes that nobody wrote: {}", bytes.len(), bytes.escape_ascii())
+        })
+    }
+}
+
+/// Many records, clients that write by turns, all that is due awaited.
+pub(super) const LONG: Kind<'_> = Kind {
+    keys: 10,
+    value_bytes: 908,
+    steps_a_round: 10,
+    // What is written again and again never comes to the slow tier.
+    may_write: &|_, step| (step / 10).is_multiple_of(4),
+    many_reads: 0,
+    range_deletes: 0,
+    beside: &|_, _| Ok(()),
+    push: &push_down,
+};
 
 /// What histories held.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +89,12 @@ pub struct Tally {
     pub calls: u64,
     /// What moved between the tiers meanwhile.
     pub moved: Moved,
+    /// Records put into the promotion cache.
+    pub inserted: u64,
+    /// Insertions given up because of a compaction.
+    pub abandoned: u64,
+    /// Records that claims took out.
+    pub claimed: u64,
 }
 
 impl Tally {
@@ -52,39 +104,51 @@ impl Tally {
         self.operations += other.operations;
         self.calls += other.calls;
         self.moved.add(other.moved);
+        self.inserted += other.inserted;
+        self.abandoned += other.abandoned;
+        self.claimed += other.claimed;
     }
 }
 
-fn key(number: usize) -> Vec<u8> {
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operations, calls, moved, inserted, abandoned, claimed, .. } = self;
+        write!(
+            f,
+            "{operations} operations, {calls} calls of single keys; records promoted {inserted}, given up for a compaction {abandoned}, claimed {claimed}; {moved}"
+        )
+    }
+}
+
+pub(super) fn key(number: usize) -> Vec<u8> {
     format!("k{number:02}").into_bytes()
 }
 
-/// What write `number` sets: the number, and as many bytes as it says.
-fn value(number: Value) -> Vec<u8> {
+fn value(number: Value, limit_bytes: u64) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
-    bytes.resize(8 + usize::try_from(number % 900).unwrap_or(0), (number % 251) as u8);
+    bytes.resize(8 + usize::try_from(number % (limit_bytes - 8)).unwrap_or(0), (number % 251) as u8);
     bytes
-}
-
-/// The write that set `bytes`.
-fn number_of(bytes: Option<&[u8]>) -> Check<Value> {
-    let Some(bytes) = bytes else { return Ok(NONE) };
-    let number = bytes.first_chunk().map(|first| Value::from_le_bytes(*first));
-    number.filter(|&number| number != NONE && value(number) == bytes).ok_or_else(|| {
-        format!("a read answered {} bytes that nobody wrote: {}", bytes.len(), bytes.escape_ascii())
-    })
 }
 
 /// What all clients share.
 struct World<'a> {
     db: &'a Db,
+    kind: &'a Kind<'a>,
     /// The next moment.
     moments: AtomicU64,
     /// The number of the next write.
     numbers: AtomicU64,
-    /// How often data was pushed down.
-    rounds: Mutex<u64>,
-    more_rounds: Condvar,
+    rounds: Mutex<Rounds>,
+    changed: Condvar,
+}
+
+/// How far the first client is, and who pushes data down for it.
+#[derive(Default)]
+struct Rounds {
+    /// A client has come to this one.
+    begun: u64,
+    /// So often data was pushed down.
+    ended: u64,
 }
 
 impl World<'_> {
@@ -96,17 +160,30 @@ impl World<'_> {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn end_round(&self, rounds: u64) {
-        *self.rounds.lock() = rounds;
-        self.more_rounds.notify_all();
-    }
-
     /// Waits until so many rounds have ended: clients are much faster than what moves below them.
     fn await_round(&self, rounds: u64) {
-        let mut ended = self.rounds.lock();
-        while *ended < rounds {
-            self.more_rounds.wait(&mut ended);
+        let mut now = self.rounds.lock();
+        now.begun = now.begun.max(rounds);
+        self.changed.notify_all();
+        while now.ended < rounds {
+            self.changed.wait(&mut now);
         }
+    }
+
+    /// Ends a round, and waits until a client has come to the next.
+    fn end_round(&self, round: u64) {
+        let mut now = self.rounds.lock();
+        now.ended = round;
+        self.changed.notify_all();
+        while now.begun < round {
+            self.changed.wait(&mut now);
+        }
+    }
+
+    /// Nobody waits for a client any more: one has done all its steps, or failed.
+    fn end_client(&self) {
+        self.rounds.lock().begun = u64::MAX;
+        self.changed.notify_all();
     }
 }
 
@@ -120,7 +197,7 @@ struct Client<'a> {
     world: &'a World<'a>,
     random: Xoshiro256PlusPlus,
     /// The last value seen of each key.
-    seen: [Value; KEYS],
+    seen: Vec<Value>,
     held: Vec<Held>,
     calls: Vec<(usize, Op)>,
 }
@@ -128,7 +205,12 @@ struct Client<'a> {
 impl Client<'_> {
     fn new<'a>(world: &'a World<'a>, seed: u64) -> Client<'a> {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Client { world, random, seen: [NONE; KEYS], held: Vec::new(), calls: Vec::new() }
+        let seen = vec![NONE; world.kind.keys];
+        Client { world, random, seen, held: Vec::new(), calls: Vec::new() }
+    }
+
+    const fn keys(&self) -> usize {
+        self.world.kind.keys
     }
 
     /// Does it, and tells between which moments.
@@ -149,22 +231,33 @@ impl Client<'_> {
     }
 
     fn note_read(&mut self, key: usize, when: (u64, u64), answer: Option<&[u8]>) -> Check {
-        self.note(key, when, Call::Read(number_of(answer)?));
+        self.note(key, when, Call::Read(self.world.kind.number_of(answer)?));
         Ok(())
     }
 
     /// One call, or several; with `only_reads` none that writes.
     fn step(&mut self, only_reads: bool) -> Check {
-        let at = self.random.random_range(0..KEYS);
-        let kind = self.random.random_range(0..100);
-        match if only_reads && (34..90).contains(&kind) { 0 } else { kind } {
+        let at = self.random.random_range(0..self.keys());
+        let kind = match self.random.random_range(0..100) {
+            kind @ 34..90 if only_reads => {
+                if kind - 34 < self.world.kind.many_reads {
+                    90
+                } else {
+                    0
+                }
+            }
+            kind @ 34..60 if kind - 34 < self.world.kind.range_deletes => 82,
+            kind => kind,
+        };
+        match kind {
             0..34 => {
                 let (answer, when) = self.timed(|db| db.get(&key(at)))?;
                 self.note_read(at, when, answer.as_deref())
             }
             34..60 => {
                 let number = self.world.number();
-                let ((), when) = self.timed(|db| db.put(&key(at), &value(number)))?;
+                let value = self.world.kind.value(number);
+                let ((), when) = self.timed(|db| db.put(&key(at), &value))?;
                 self.note(at, when, Call::Write(number));
                 Ok(())
             }
@@ -186,7 +279,7 @@ impl Client<'_> {
         let removes = self.random.random_range(0..6) == 0;
         let new = if removes { NONE } else { self.world.number() };
         let expected = self.seen[at];
-        let bytes = |number| (number != NONE).then(|| value(number));
+        let bytes = |number| (number != NONE).then(|| self.world.kind.value(number));
         let (before, after) = (bytes(expected), bytes(new));
         let (done, when) =
             self.timed(|db| db.compare_and_set(&key(at), before.as_deref(), after.as_deref()))?;
@@ -200,7 +293,7 @@ impl Client<'_> {
     }
 
     fn delete_range(&mut self, at: usize) -> Check {
-        let end = (at + 1 + self.random.random_range(0..3)).min(KEYS);
+        let end = (at + 1 + self.random.random_range(0..3)).min(self.keys());
         let ((), when) = self.timed(|db| db.delete_range(&key(at), &key(end)))?;
         (at..end).for_each(|key| self.note(key, when, Call::Write(NONE)));
         Ok(())
@@ -208,11 +301,11 @@ impl Client<'_> {
 
     fn write_batch(&mut self, at: usize) -> Check {
         let keyspace = self.world.db.id();
-        let keys: Vec<usize> = (at..KEYS.min(at + 3)).collect();
+        let keys: Vec<usize> = (at..self.keys().min(at + 3)).collect();
         let numbers: Vec<Value> = keys.iter().map(|_| self.world.number()).collect();
         let mut batch = WriteBatch::new();
         for (at, number) in keys.iter().zip(&numbers) {
-            let added = batch.put(keyspace, &key(*at), &value(*number));
+            let added = batch.put(keyspace, &key(*at), &self.world.kind.value(*number));
             added.map_err(|error| format!("a batch refused a record: {error}"))?;
         }
         let ((), when) = self.timed(|db| db.write(batch, &WriteOptions::default()))?;
@@ -221,7 +314,7 @@ impl Client<'_> {
     }
 
     fn multi_get(&mut self) -> Check {
-        let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
+        let keys: Vec<Vec<u8>> = (0..self.keys()).map(key).collect();
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let (answers, when) =
             self.timed(|db| db.multi_get(&refs).into_iter().collect::<kelvin::Result<Vec<_>>>())?;
@@ -240,8 +333,8 @@ impl Client<'_> {
         }
         let Some(Held { snapshot, made }) = self.held.pop() else { return Ok(()) };
         // What it answers is older than what was seen since.
-        let seen = self.seen;
-        for number in 0..KEYS {
+        let seen = self.seen.clone();
+        for number in 0..self.keys() {
             let answer = self.timed(|_| snapshot.get(&key(number)))?.0;
             self.note_read(number, made, answer.as_deref())?;
         }
@@ -251,7 +344,7 @@ impl Client<'_> {
 
     /// Reads all keys by an iterator, forward or backward.
     fn scan(&mut self, at: usize) -> Check {
-        let (upper, back) = (Some(Bytes::from(key(KEYS))), self.random.random());
+        let (upper, back) = (Some(Bytes::from(key(self.keys()))), self.random.random());
         let lower = Some(Bytes::from(key(at)));
         let options = IterOptions { lower, upper, ..IterOptions::default() };
         let (iter, made) = self.timed(|db| db.iter(options))?;
@@ -259,7 +352,7 @@ impl Client<'_> {
         if !found.is_sorted_by(|(one, _), (other, _)| if back { one > other } else { one < other }) {
             return Err(format!("an iterator's keys are in no order: {found:?}"));
         }
-        for number in at..KEYS {
+        for number in at..self.keys() {
             let answer = found.iter().find(|(have, _)| *have == key(number)).map(|(_, value)| &value[..]);
             self.note_read(number, made, answer)?;
         }
@@ -281,15 +374,14 @@ fn pairs(mut iter: DbIterator, back: bool) -> kelvin::Result<Vec<(Vec<u8>, Vec<u
     Ok(found)
 }
 
-/// Pushes all data down until `ends`: other records on both sides, flushes, compactions whether due or not.
-fn push_down(world: &World<'_>, seed: u64, ends: &AtomicBool) -> Check {
-    let db = world.db;
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+/// Pushes all data down: other records on both sides, flushes, compactions whether due or not.
+fn push_down(db: &Db, random: &mut Xoshiro256PlusPlus) -> Check {
     let mut work = || {
         for _ in 0..FILLERS {
             let side = if random.random() { 'a' } else { 'z' };
             let number: u32 = random.random_range(0..2_000);
-            db.put(format!("{side}{number:04}").as_bytes(), &value(u64::from(number) + 100))?;
+            let value = LONG.value(u64::from(number) + 100);
+            db.put(format!("{side}{number:04}").as_bytes(), &value)?;
         }
         db.flush()?;
         db.force(Forced::Down, 0);
@@ -304,13 +396,20 @@ fn push_down(world: &World<'_>, seed: u64, ends: &AtomicBool) -> Check {
             _ => Ok(()),
         }
     };
+    work().map_err(|error| format!("background work failed: {error}"))
+}
+
+/// Pushes data down until `ends`.
+fn push_rounds(world: &World<'_>, seed: u64, ends: &AtomicBool) -> Check {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let outcome = (1..).take_while(|_| !ends.load(Ordering::Acquire)).try_for_each(|round| {
-        let outcome = work().map_err(|error| format!("background work failed: {error}"));
+        (world.kind.push)(world.db, &mut random)?;
         world.end_round(round);
-        outcome
+        Ok(())
     });
     // Nobody waits for more.
-    world.end_round(u64::MAX);
+    world.rounds.lock().ended = u64::MAX;
+    world.changed.notify_all();
     outcome
 }
 
@@ -320,25 +419,36 @@ fn push_down(world: &World<'_>, seed: u64, ends: &AtomicBool) -> Check {
 /// The key whose calls have no order, with those that cannot come next; an answer that nobody wrote; a call that failed.
 pub fn run(configuration: &Configuration, seed: u64, operations: u64) -> Check<Tally> {
     let named = |what: String| format!("[{}] seed {seed}: {what}", configuration.name);
-    run_on(open(configuration, seed).map_err(named)?, seed, operations).map_err(named)
+    run_on(open(configuration, seed).map_err(named)?, &LONG, seed, operations).map_err(named)
 }
 
 /// Runs a history of `operations` on `db` and checks it.
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn run_on(db: Db, seed: u64, operations: u64) -> Check<Tally> {
+pub(super) fn run_on(db: Db, kind: &Kind<'_>, seed: u64, operations: u64) -> Check<Tally> {
     let world = World {
         db: &db,
+        kind,
         moments: AtomicU64::new(0),
         numbers: AtomicU64::new(1),
-        rounds: Mutex::new(0),
-        more_rounds: Condvar::new(),
+        rounds: Mutex::default(),
+        changed: Condvar::new(),
     };
     let calls = clients(&world, seed, operations)?;
-    let moved = Moved::of(&db.stats().boundary);
-    let tally = Tally { histories: 1, operations, calls: calls.len() as u64, moved };
-    for number in 0..KEYS {
+    let stats = db.stats();
+    let counted =
+        |name: &str| stats.promotion.iter().find(|(of, _)| *of == name).map_or(0, |(_, count)| *count);
+    let tally = Tally {
+        histories: 1,
+        operations,
+        calls: calls.len() as u64,
+        moved: Moved::of(&stats.boundary),
+        inserted: counted("inserted"),
+        abandoned: counted("abandoned_compacted"),
+        claimed: counted("claimed"),
+    };
+    for number in 0..kind.keys {
         let ops: Vec<Op> = calls.iter().filter(|(key, _)| *key == number).map(|(_, op)| *op).collect();
         check(&ops).map_err(|stuck| {
             let rest = ops.len() - stuck.ordered;
@@ -348,7 +458,7 @@ pub(super) fn run_on(db: Db, seed: u64, operations: u64) -> Check<Tally> {
             )
         })?;
     }
-    db.audit().map_err(|error| format!("the audit failed: {error}"))?;
+    audit(&db)?;
     db.close().map_err(|error| format!("closing failed: {error}"))?;
     Ok(tally)
 }
@@ -356,18 +466,22 @@ pub(super) fn run_on(db: Db, seed: u64, operations: u64) -> Check<Tally> {
 /// What all clients saw, each with its part of the operations.
 fn clients(world: &World<'_>, seed: u64, operations: u64) -> Check<Vec<(usize, Op)>> {
     let ends = AtomicBool::new(false);
-    let run_client = |number: u64| {
+    let run_steps = |number: u64| {
         let mut client = Client::new(world, seed.wrapping_mul(CLIENTS as u64) + number);
         for step in 0..operations / CLIENTS as u64 {
-            let round = step / STEPS_A_ROUND;
-            world.await_round(round);
-            // What is written again and again never comes to the slow tier.
-            client.step(!round.is_multiple_of(4))?;
+            world.await_round(step / world.kind.steps_a_round);
+            client.step(!(world.kind.may_write)(number, step))?;
+            (world.kind.beside)(world.db, &mut client.random)?;
         }
         Ok::<_, String>(client.calls)
     };
+    let run_client = |number: u64| {
+        let calls = run_steps(number);
+        world.end_client();
+        calls
+    };
     sync::scope(|scope| {
-        let pusher = scope.spawn(|| push_down(world, seed, &ends));
+        let pusher = scope.spawn(|| push_rounds(world, seed, &ends));
         let run_client = &run_client;
         let clients: Vec<_> =
             (0..CLIENTS as u64).map(|number| scope.spawn(move || run_client(number))).collect();

@@ -6,6 +6,7 @@
 //! locality), so a history is checked key by key. Tests: histories known to be good and bad, below.
 
 pub mod history;
+mod races;
 pub mod schedules;
 
 use std::collections::HashSet;

@@ -2,10 +2,11 @@
 //!
 //! Of the threads one has the turn. It keeps it until it waits; the next is who became ready first. When nobody is ready the time jumps to where
 //! the first of those who sleep wakes up. So a run depends on its inputs alone, not on the machine, and takes as long as its computations do.
-//! In a [`World::shuffled`] one a seed says who is next, and whether one who could go on does.
+//! In a [`World::shuffled`] one a seed says who is next, and whether one who could go on does. In a [`World::held_up`] one some threads, each in
+//! its own measure, do not go on for long though they could, as on a machine that has taken their processor away: meanwhile others come far.
 //! Computing itself takes no time here; who wants it to sleeps for it.
 //!
-//! Invariants: at most one thread runs; `now` never goes back; a thread is in one of `ready`, `busy`, `waiting` (with `asleep` beside it) or
+//! Invariants: at most one thread runs; `now` never goes back; a thread is in one of `ready`, `busy`, `waiting` (with `asleep` beside it), `held_up` or
 //! has the turn. A wait that nothing can end is a defect of what runs here: the run panics with its stack instead of hanging.
 //! Tests: `tests.rs`.
 
@@ -30,6 +31,12 @@ pub use cores::Cores;
 
 /// Where nobody can be woken: who waits here sleeps.
 const NOWHERE: usize = 0;
+/// In how many of a million places a thread is held up; one of them for each thread.
+const HOLDS_PER_MILLION: [u32; 4] = [0, 0, 5_000, 200_000];
+/// A thread is held up for at most two to this power places that others come to; half as long is as likely, and so on.
+const HOLD_LOG_MAX: u32 = 14;
+/// Where only time or somebody who is held up could go on, it is him once in so many times.
+const HELD_BEFORE_TIME: u32 = 8;
 
 /// Threads that take turns, and their time.
 #[derive(Debug, Default)]
@@ -53,6 +60,10 @@ struct State {
     /// When a wait ends at the latest, and its number: of those that end at one moment the first begun is the first to end.
     asleep: BinaryHeap<Reverse<(u64, u64)>>,
     waits: u64,
+    /// Who is held up, and until how many places have been passed.
+    held_up: Vec<(u64, usize)>,
+    /// Places passed in a world that holds threads up.
+    places: u64,
     /// Nothing will ever happen again, or nothing that anybody waits for.
     is_stuck: bool,
     shuffle: Option<Shuffle>,
@@ -64,12 +75,14 @@ struct Shuffle {
     random: Xoshiro256PlusPlus,
     /// In how many of a million places another thread goes on.
     switches_per_million: u32,
+    holds_up: bool,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
     turn: Arc<Condvar>,
     has_left: bool,
+    holds_per_million: u32,
 }
 
 #[derive(Debug)]
@@ -89,8 +102,22 @@ impl World {
     /// As [`World::run`]; `seed` says which of those who are ready is next, and in which of the places where the order may matter, so
     /// many of a million, another thread goes on.
     pub fn shuffled<T>(seed: u64, switches_per_million: u32, work: impl FnOnce(&Arc<Self>) -> T) -> T {
+        Self::run_shuffled(seed, switches_per_million, false, work)
+    }
+
+    /// As [`World::shuffled`]; threads are held up, too, some of them never, some often.
+    pub fn held_up<T>(seed: u64, switches_per_million: u32, work: impl FnOnce(&Arc<Self>) -> T) -> T {
+        Self::run_shuffled(seed, switches_per_million, true, work)
+    }
+
+    fn run_shuffled<T>(
+        seed: u64,
+        switches_per_million: u32,
+        holds_up: bool,
+        work: impl FnOnce(&Arc<Self>) -> T,
+    ) -> T {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let shuffle = Some(Shuffle { random, switches_per_million });
+        let shuffle = Some(Shuffle { random, switches_per_million, holds_up });
         Self::run_as(State { shuffle, ..State::default() }, work)
     }
 
@@ -148,14 +175,22 @@ impl World {
             state.running = Some(next);
             return;
         }
-        while let Some(Reverse((at, wait))) = state.asleep.pop() {
-            let Some(index) = state.waiting.iter().position(|waiting| waiting.wait == wait) else { continue };
-            state.running = Some(state.waiting.swap_remove(index).thread);
-            self.now.store(self.now.load(Ordering::Relaxed).max(at), Ordering::Relaxed);
+        if let Some(next) = state.first_held_up() {
+            state.running = Some(next);
             return;
         }
-        state.running = None;
-        state.is_stuck = state.threads.iter().any(|thread| !thread.has_left);
+        state.running = self.first_awake(state);
+        state.is_stuck = state.running.is_none() && state.threads.iter().any(|thread| !thread.has_left);
+    }
+
+    /// Lets time pass until the first of those who sleep wakes up.
+    fn first_awake(&self, state: &mut State) -> Option<usize> {
+        while let Some(Reverse((at, wait))) = state.asleep.pop() {
+            let Some(index) = state.waiting.iter().position(|waiting| waiting.wait == wait) else { continue };
+            self.now.store(self.now.load(Ordering::Relaxed).max(at), Ordering::Relaxed);
+            return Some(state.waiting.swap_remove(index).thread);
+        }
+        None
     }
 }
 
@@ -189,13 +224,46 @@ impl State {
     fn me(&self) -> usize {
         self.running.unwrap_or_default()
     }
+
+    /// Until which place a thread that comes to one is held up there, if it is. Who has been held up long enough is ready.
+    fn hold_up(&mut self, me: usize) -> Option<u64> {
+        let shuffle = self.shuffle.as_mut().filter(|shuffle| shuffle.holds_up)?;
+        self.places += 1;
+        let per_million = self.threads[me].holds_per_million;
+        let is_held = per_million > 0 && shuffle.random.random_ratio(per_million, 1_000_000);
+        let until = is_held.then(|| self.places + (1 << shuffle.random.random_range(0..=HOLD_LOG_MAX)));
+        let places = self.places;
+        let is_over = |held: &mut (u64, usize)| held.0 <= places;
+        self.ready.extend(self.held_up.extract_if(.., is_over).map(|(_, thread)| thread));
+        until
+    }
+
+    /// Who is held up and goes on first, as nobody else can, unless time is to pass before.
+    fn first_held_up(&mut self) -> Option<usize> {
+        let is_time = |wait: &Waiting| self.asleep.iter().any(|Reverse((_, asleep))| *asleep == wait.wait);
+        if !self.held_up.is_empty()
+            && self.waiting.iter().any(is_time)
+            && let Some(shuffle) = &mut self.shuffle
+            && !shuffle.random.random_ratio(1, HELD_BEFORE_TIME)
+        {
+            return None;
+        }
+        let first = (0..self.held_up.len()).min_by_key(|index| self.held_up[*index])?;
+        let (until, thread) = self.held_up.swap_remove(first);
+        self.places = self.places.max(until);
+        Some(thread)
+    }
 }
 
 impl Turns for World {
     fn begin(&self) -> u64 {
         let mut state = self.state.lock();
         let number = state.threads.len();
-        state.threads.push(Thread::default());
+        let holds_per_million =
+            state.shuffle.as_mut().filter(|shuffle| shuffle.holds_up).map_or(0, |shuffle| {
+                HOLDS_PER_MILLION[shuffle.random.random_range(0..HOLDS_PER_MILLION.len())]
+            });
+        state.threads.push(Thread { holds_per_million, ..Thread::default() });
         if number == 0 {
             state.running = Some(0);
         } else {
@@ -256,9 +324,14 @@ impl Turns for World {
 
     fn point(&self) {
         let mut state = self.state.lock();
-        let is_stuck = state.is_stuck;
+        if state.is_stuck {
+            return;
+        }
+        let me = state.me();
+        let held_until = state.hold_up(me);
         let Some(shuffle) = &mut state.shuffle else { return };
-        if is_stuck || !shuffle.random.random_ratio(shuffle.switches_per_million, 1_000_000) {
+        let switches = shuffle.random.random_ratio(shuffle.switches_per_million, 1_000_000);
+        if held_until.is_none() && !switches {
             return;
         }
         // What it did so far may be what others are waiting for.
@@ -266,8 +339,10 @@ impl Turns for World {
         if state.ready.is_empty() {
             return;
         }
-        let me = state.me();
-        state.ready.push_back(me);
+        match held_until {
+            Some(until) => state.held_up.push((until, me)),
+            None => state.ready.push_back(me),
+        }
         self.hand_over(state, me);
     }
 }

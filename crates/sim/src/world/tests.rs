@@ -1,6 +1,7 @@
 //! Tests of the world: order, time, locks held while time passes, the shipped thread pool, and waits that never end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kelvin_base::sync::{self, Condvar, Mutex};
@@ -151,4 +152,60 @@ fn whoever_the_order_of_threads_lets_wait_for_a_lock_gets_it() {
             });
         });
     }
+}
+
+/// The most steps of one thread between two places of another, in several orders of the two.
+fn steps_between_places(order: impl Fn(u64, &dyn Fn() -> u64) -> u64) -> u64 {
+    let run = || {
+        let steps = AtomicU64::new(0);
+        let now = || steps.load(Ordering::Relaxed);
+        sync::scope(|scope| {
+            let walker = scope.spawn(|| {
+                (0..5_000).for_each(|_| {
+                    sync::point();
+                    steps.fetch_add(1, Ordering::Relaxed);
+                });
+            });
+            let watcher = scope.spawn(|| {
+                let wait = |_| {
+                    let before = now();
+                    sync::point();
+                    now() - before
+                };
+                (0..20).map(wait).max().unwrap()
+            });
+            walker.join().unwrap();
+            watcher.join().unwrap()
+        })
+    };
+    (0..50).map(|seed| order(seed, &run)).max().unwrap()
+}
+
+#[test]
+fn who_is_held_up_goes_on_when_others_have_come_far_or_cannot_go_on() {
+    let switches = 100_000;
+    assert!(steps_between_places(|seed, run| World::held_up(seed, switches, |_| run())) > 2_000);
+    assert!(steps_between_places(|seed, run| World::shuffled(seed, switches, |_| run())) < 500);
+}
+
+#[test]
+fn time_passes_while_somebody_is_held_up() {
+    let slept_before_others = (0..50).any(|seed| {
+        World::held_up(seed, 100_000, |world| {
+            let is_held = AtomicBool::new(true);
+            sync::scope(|scope| {
+                let sleeper = scope.spawn(|| {
+                    world.sleep(MS);
+                    is_held.load(Ordering::Relaxed)
+                });
+                let held = scope.spawn(|| {
+                    (0..100).for_each(|_| sync::point());
+                    is_held.store(false, Ordering::Relaxed);
+                });
+                held.join().unwrap();
+                sleeper.join().unwrap()
+            })
+        })
+    });
+    assert!(slept_before_others);
 }

@@ -20,6 +20,12 @@ pub enum Forced {
     Down,
     /// A table of the last fast level goes to the slow tier, and what is hot of it stays.
     Boundary,
+    /// The same, and what stays is only what is newer than a copy in the hot level.
+    Newer,
+    /// The same, and nothing stays: the hot level gives up the copies in its range.
+    Whole,
+    /// A table of the first slow level goes to the one below.
+    Deeper,
     /// Two runs of the hot level become one.
     Runs,
 }
@@ -31,6 +37,9 @@ pub fn pick_forced(input: &PickInput<'_>, keyspace: u32, what: Forced, nth: usiz
     let plan = match what {
         Forced::Down => down(input, version, nth),
         Forced::Boundary => step(input, version, (LAST_FAST, FIRST_SLOW), Keeps::Hot, nth),
+        Forced::Newer => step(input, version, (LAST_FAST, FIRST_SLOW), Keeps::Newer, nth),
+        Forced::Whole => step(input, version, (LAST_FAST, FIRST_SLOW), Keeps::Nothing, nth),
+        Forced::Deeper => step(input, version, (FIRST_SLOW, FIRST_SLOW + 1), Keeps::Nothing, nth),
         Forced::Runs => merge_two(input, version),
     };
     plan.filter(|plan| fits(input, plan) && allowed(input, plan))
