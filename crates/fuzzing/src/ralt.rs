@@ -33,8 +33,9 @@ pub(crate) fn parts(data: &[u8]) -> bool {
     taken.contains(&true)
 }
 
-fn open(storage: &MemoryStorage) -> Ralt {
-    let executor: Arc<dyn Executor> = Arc::new(ManualExecutor::new());
+/// Jobs wait in `executor`: those that are left hold the tracker.
+fn open(storage: &MemoryStorage, executor: &Arc<ManualExecutor>) -> Ralt {
+    let executor: Arc<dyn Executor> = Arc::<ManualExecutor>::clone(executor);
     let env = Env {
         storage: Arc::new(storage.clone()),
         dir: DIR.into(),
@@ -84,7 +85,8 @@ pub(crate) fn directory(mut data: &[u8]) -> bool {
             }
         }
     }
-    let ralt = open(&storage);
+    let executor = Arc::new(ManualExecutor::new());
+    let ralt = open(&storage, &executor);
     let is_taken = ralt.stats().resets == 0;
     for round in 0..2 {
         let mut hot = ralt.hot_keys(KeyRange::ALL);
@@ -109,20 +111,22 @@ pub(crate) fn directory(mut data: &[u8]) -> bool {
     ralt.settle();
     ralt.close();
     drop(ralt);
-    let again = open(&storage);
+    let again = open(&storage, &executor);
     assert!(is_taken || again.stats().resets == 0, "what it wrote itself is sound");
+    executor.discard();
     is_taken
 }
 
 /// Valid directories and parts.
 pub(crate) fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
-    let storage = storage();
-    let ralt = open(&storage);
+    let (storage, executor) = (storage(), Arc::new(ManualExecutor::new()));
+    let ralt = open(&storage, &executor);
     for number in 0..40 {
         ralt.access(format!("user{:03}", number % 30).as_bytes(), 100);
     }
     ralt.settle();
     ralt.close();
+    executor.discard();
     let state = get_file(&storage, "STATE");
     let run = get_file(&storage, "000001.ralt");
     let body = state[8 + 4 + 16..state.len() - 8].to_vec();
