@@ -38,6 +38,9 @@ const HOLD_LOG_MAX: u32 = 14;
 /// Where only time or somebody who is held up could go on, it is him once in so many times.
 const HELD_BEFORE_TIME: u32 = 8;
 
+/// Nothing that ends passes so many places while no time passes.
+const STANDSTILL_MAX: u64 = 20_000_000;
+
 /// Threads that take turns, and their time.
 #[derive(Debug, Default)]
 pub struct World {
@@ -64,6 +67,8 @@ struct State {
     held_up: Vec<(u64, usize)>,
     /// Places passed in a world that holds threads up.
     places: u64,
+    /// Places passed since time last went on.
+    standstill: u64,
     /// Nothing will ever happen again, or nothing that anybody waits for.
     is_stuck: bool,
     shuffle: Option<Shuffle>,
@@ -188,6 +193,7 @@ impl World {
         while let Some(Reverse((at, wait))) = state.asleep.pop() {
             let Some(index) = state.waiting.iter().position(|waiting| waiting.wait == wait) else { continue };
             self.now.store(self.now.load(Ordering::Relaxed).max(at), Ordering::Relaxed);
+            state.standstill = 0;
             return Some(state.waiting.swap_remove(index).thread);
         }
         None
@@ -326,6 +332,14 @@ impl Turns for World {
         let mut state = self.state.lock();
         if state.is_stuck {
             return;
+        }
+        state.standstill += 1;
+        if state.standstill > STANDSTILL_MAX {
+            state.is_stuck = true;
+            state.running = None;
+            state.give_turn();
+            drop(state);
+            panic!("somebody does the same again and again, and no time passes");
         }
         let me = state.me();
         let held_until = state.hold_up(me);

@@ -209,3 +209,12 @@ fn time_passes_while_somebody_is_held_up() {
     });
     assert!(slept_before_others);
 }
+
+#[test]
+fn what_is_done_again_and_again_while_no_time_passes_is_told() {
+    let ran = std::panic::catch_unwind(|| {
+        World::shuffled(1, 100_000, |_| (0..u64::MAX).for_each(|_| sync::point()));
+    });
+    let told = crate::checks::said_by(&*ran.unwrap_err());
+    assert!(told.contains("no time passes"), "{told}");
+}

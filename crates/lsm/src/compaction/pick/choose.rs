@@ -463,7 +463,8 @@ pub(super) fn make_room(input: &PickInput<'_>) -> Option<Plan> {
             Some(from) => one_level(input, version, (from, FIRST_SLOW), Reason::FastFull, &mut accept),
             None => None,
         };
-        down.or_else(|| gives_up.then(|| give_up_least(version)).flatten())
+        // Nothing is written for it but the manifest: where that fails, it is not tried again and again at once either.
+        down.or_else(|| gives_up.then(|| give_up_least(version)).flatten().filter(|plan| accept(plan)))
     })
 }
 

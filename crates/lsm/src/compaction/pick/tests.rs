@@ -136,6 +136,7 @@ fn parse(lines: &[&str]) -> Case {
             "wants_room" => case.wants_room = true,
             "frees_soon" => case.frees_soon = true,
             "hot" => case.tracker = Some(HotRanges(rest.split(',').map(parse_hot).collect())),
+            "fast_held" => case.held[0] = true,
             "slow_held" => case.held[1] = true,
             "snapshot" => case.oldest_snapshot = rest.parse().unwrap(),
             "ask_targets" => case.ask = Ask::Targets,
