@@ -7,8 +7,10 @@
 //! `kelvin_base::sync` loom's; built apart, under `target/loom`. Tests stand below.
 
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+use crate::programs::target_dir;
 
 /// Packages with model tests.
 const PACKAGES: [&str; 2] = ["kelvin-lsm", "kelvin-ralt"];
@@ -17,7 +19,6 @@ const BRANCHES_MAX: &str = "10000";
 
 /// Runs the model tests of every package.
 pub(crate) fn check(root: &Path, args: &[String]) -> io::Result<Vec<String>> {
-    let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let names: Vec<&str> =
         if args.is_empty() { vec!["loom_"] } else { args.iter().map(String::as_str).collect() };
     let (mut findings, mut ran) = (Vec::new(), 0);
@@ -29,7 +30,7 @@ pub(crate) fn check(root: &Path, args: &[String]) -> io::Result<Vec<String>> {
             .args(["--test-threads", "1", "--nocapture"])
             .env("RUSTFLAGS", "--cfg loom")
             .env("LOOM_MAX_BRANCHES", BRANCHES_MAX)
-            .env("CARGO_TARGET_DIR", built.join("loom"))
+            .env("CARGO_TARGET_DIR", target_dir(root).join("loom"))
             .current_dir(root)
             .stdout(Stdio::piped())
             .spawn()?;
