@@ -138,7 +138,8 @@ pub(crate) fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     ];
     // A state without runs, and beside it a run that nobody names.
     let empty = self::storage();
-    open(&empty).close();
+    open(&empty, &executor).close();
+    executor.discard();
     let state = get_file(&empty, "STATE");
     let body = &state[8 + 4 + 16..state.len() - 8];
     let mut entries = Vec::new();
