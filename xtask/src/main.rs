@@ -5,7 +5,8 @@
 //! `cargo run -p xtask -- miri` runs the tests of `unsafe` code under Miri, which takes a nightly toolchain and a minute, and
 //! `cargo run -p xtask -- bugs` shows that the tests find each deliberate defect, and `cargo run -p xtask -- sanitize` runs tests with
 //! threads under the sanitizers of the nightly toolchain. `cargo run -p xtask -- loom` runs the model tests of small parts in every order of
-//! their threads, and `cargo run -p xtask -- coverage` says which lines of the engine the tests reach.
+//! their threads, and `cargo run -p xtask -- coverage` says which lines of the engine the tests reach, and
+//! `cargo run -p xtask -- sites` which calls of a storage had faults injected.
 
 mod bugs;
 mod coverage;
@@ -15,6 +16,7 @@ mod miri;
 mod policy;
 mod programs;
 mod sanitize;
+mod sites;
 mod tidy;
 
 use std::process::ExitCode;
@@ -31,10 +33,11 @@ fn main() -> ExitCode {
         Some("loom") => loom::check(&root, &args),
         Some("sanitize") => sanitize::check(&root, &args),
         Some("coverage") => coverage::check(&root, &args),
+        Some("sites") => sites::check(&root, &args),
         _ => {
             eprintln!(
                 "usage: cargo run -p xtask -- tidy | policy | miri | bugs [--list] [--unit] [--model] [NAME...] \
-                 | loom [NAME...] | sanitize [thread|address] [--suite NAME]... | coverage"
+                 | loom [NAME...] | sanitize [thread|address] [--suite NAME]... | coverage | sites [FAULTS]"
             );
             return ExitCode::from(2);
         }

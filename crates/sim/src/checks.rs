@@ -2,10 +2,12 @@
 //!
 //! Tests: those of who looks.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use kelvin::{Db, FileKind};
+use kelvin_base::hash::hash64_seeded;
 
 /// From this much memory on a run must stay within it.
 const MEMORY_HELD_FROM_BYTES: u64 = 2 << 20;
@@ -22,6 +24,23 @@ pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, store: &T, model:
         Ok(())
     } else {
         Err(format!("{what}: the store says {store:?}, the model {model:?}"))
+    }
+}
+
+/// A digest of what a store has answered, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(Cell<u64>);
+
+impl Heard {
+    /// Adds an answer; none is another answer than an empty one.
+    pub(crate) fn hear(&self, answer: Option<&[u8]>) {
+        let before = self.0.get().wrapping_add(u64::from(answer.is_some()));
+        self.0.set(hash64_seeded(before, answer.unwrap_or_default()));
+    }
+
+    /// The digest so far; from here on another begins.
+    pub(crate) fn take(&self) -> u64 {
+        self.0.take()
     }
 }
 
@@ -77,4 +96,35 @@ pub fn is_sound(db: &Db) -> Check {
 pub(crate) fn said_by(panic: &(dyn std::any::Any + Send)) -> String {
     let what = panic.downcast_ref::<String>().cloned();
     what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Heard;
+
+    #[test]
+    fn answers_that_differ_in_anything_have_another_digest() {
+        let digest = |answers: &[Option<&[u8]>]| {
+            let heard = Heard::default();
+            answers.iter().for_each(|answer| heard.hear(*answer));
+            let digest = heard.take();
+            assert_eq!(heard.take(), 0, "another begins");
+            digest
+        };
+        let histories: [&[Option<&[u8]>]; 7] = [
+            &[],
+            &[None],
+            &[Some(b"")],
+            &[Some(b"a"), Some(b"b")],
+            &[Some(b"b"), Some(b"a")],
+            &[Some(b"ab")],
+            &[Some(b"a"), None],
+        ];
+        for (at, one) in histories.iter().enumerate() {
+            assert_eq!(digest(one), digest(one));
+            for other in &histories[..at] {
+                assert_ne!(digest(one), digest(other), "{one:?} {other:?}");
+            }
+        }
+    }
 }

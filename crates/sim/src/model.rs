@@ -13,7 +13,7 @@ use kelvin_base::{Clock, ManualClock, ManualExecutor};
 
 use kelvin_lsm::stats::BoundaryStats;
 
-use crate::checks::{Check, audit, said, same, tables_are_named};
+use crate::checks::{Check, Heard, audit, said, same, tables_are_named};
 use crate::ops::{Generator, KEYSPACES, Move, Op, OpWrite};
 use crate::oracle::{Oracle, Write};
 
@@ -54,7 +54,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn step(&mut self, step: &Move) -> Check {
+    fn step(&mut self, step: &Move, heard: &Heard) -> Check {
         let moved = match step {
             Move::First => {
                 self.at = (!self.pairs.is_empty()).then_some(0);
@@ -84,6 +84,8 @@ impl Cursor {
         };
         said("an iterator's move", moved)?;
         let store = self.iter.valid().then(|| (self.iter.key().to_vec(), self.iter.value().to_vec()));
+        heard.hear(store.as_ref().map(|(key, _)| key.as_slice()));
+        heard.hear(store.as_ref().map(|(_, value)| value.as_slice()));
         let model = self.at.map(|at| self.pairs[at].clone());
         same(&format!("an iterator after {step:?}"), &store, &model)
     }
@@ -99,6 +101,26 @@ pub struct Run<'a> {
     /// How many checkpoints were made: each needs a directory of its own.
     checkpoints: u64,
     moved: Moved,
+    heard: Heard,
+}
+
+/// What came of an operation list: digests of what the store answered, and of what it held in the end. Every configuration
+/// gives the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Of every answer, in order.
+    pub answers: u64,
+    /// Of every record of every keyspace at the end.
+    pub content: u64,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// What moved between the tiers.
+    pub moved: Moved,
+    /// What the store answered.
+    pub history: History,
 }
 
 /// Bytes that a run promoted by flush, promoted by compaction, retained and handed up, and tables of copies that it gave up.
@@ -171,15 +193,8 @@ impl<'a> Run<'a> {
             cursors: Vec::new(),
             checkpoints: 0,
             moved,
+            heard: Heard::default(),
         })
-    }
-
-    /// Runs `count` operations of `seed`, then compares everything.
-    ///
-    /// # Errors
-    /// The first difference.
-    pub fn run(self, seed: u64, count: u64, keys: u64) -> Result<Moved, Mismatch> {
-        self.run_all(Generator::new(seed, keys), &format!("seed {seed}"), count)
     }
 
     /// Runs the operations of `generator` until it is exhausted, at most `count`, then compares everything. `origin`
@@ -187,7 +202,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// The first difference.
-    pub fn run_all(mut self, mut generator: Generator, origin: &str, count: u64) -> Result<Moved, Mismatch> {
+    pub fn run_all(mut self, mut generator: Generator, origin: &str, count: u64) -> Result<Ran, Mismatch> {
         for step in 0..count {
             if generator.is_exhausted() {
                 break;
@@ -197,10 +212,11 @@ impl<'a> Run<'a> {
                 Mismatch(format!("[{}] {origin}, step {step}, {op:?}: {what}", self.setting.name))
             })?;
         }
+        let answers = self.heard.take();
         let ended = self.compare_all(self.oracle.moment()).and_then(|()| self.audit());
         ended.map_err(|what| Mismatch(format!("[{}] {origin}, at the end: {what}", self.setting.name)))?;
         self.count();
-        Ok(self.moved)
+        Ok(Ran { moved: self.moved, history: History { answers, content: self.heard.take() } })
     }
 
     /// Adds what the open store has moved so far.
@@ -233,7 +249,7 @@ impl<'a> Run<'a> {
             Op::MultiGet { keyspace, keys } => self.multi_get(*keyspace, keys),
             Op::Iterate { keyspace, lower, upper, snapshot, moves, keep } => {
                 let mut cursor = self.cursor(*keyspace, lower.as_deref(), upper.as_deref(), *snapshot)?;
-                moves.iter().try_for_each(|step| cursor.step(step))?;
+                moves.iter().try_for_each(|step| cursor.step(step, &self.heard))?;
                 if *keep && self.cursors.len() < 8 {
                     self.cursors.push(cursor);
                 }
@@ -242,7 +258,7 @@ impl<'a> Run<'a> {
             Op::Resume { which, moves } => {
                 let count = self.cursors.len().max(1);
                 match self.cursors.get_mut(which % count) {
-                    Some(cursor) => moves.iter().try_for_each(|step| cursor.step(step)),
+                    Some(cursor) => moves.iter().try_for_each(|step| cursor.step(step, &self.heard)),
                     None => Ok(()),
                 }
             }
@@ -345,6 +361,7 @@ impl<'a> Run<'a> {
             None => (space.get(key), self.oracle.moment()),
         };
         let store = said("get", store)?.map(|value| value.to_vec());
+        self.heard.hear(store.as_deref());
         same("get", &store, &self.model_get(keyspace, key, moment))
     }
 
@@ -354,6 +371,7 @@ impl<'a> Run<'a> {
         same("answers of multi_get", &answers.len(), &keys.len())?;
         for (key, answer) in keys.iter().zip(answers) {
             let store = said("multi_get", answer)?.map(|value| value.to_vec());
+            self.heard.hear(store.as_deref());
             same("multi_get", &store, &self.model_get(keyspace, key, self.oracle.moment()))?;
         }
         Ok(())
@@ -394,6 +412,7 @@ impl<'a> Run<'a> {
         let mut transaction = space.transaction();
         for key in reads {
             let store = said("a transaction's get", transaction.get(key))?.map(|value| value.to_vec());
+            self.heard.hear(store.as_deref());
             same("a transaction's get", &store, &self.model_get(keyspace, key, self.oracle.moment()))?;
         }
         if let Some(key) = disturb {
@@ -419,7 +438,9 @@ impl<'a> Run<'a> {
             });
         }
         let conflict = disturb.is_some_and(|key| reads.iter().any(|read| read == key));
-        match transaction.commit() {
+        let outcome = transaction.commit();
+        self.heard.hear(outcome.is_ok().then_some(b"committed"));
+        match outcome {
             Ok(()) if !conflict => {
                 self.oracle.commit(&model);
                 Ok(())
@@ -434,6 +455,7 @@ impl<'a> Run<'a> {
         let expected = if wrong { Some(b"something else".to_vec()) } else { present };
         let swapped =
             said("compare_and_set", self.keyspace(keyspace)?.compare_and_set(key, expected.as_deref(), new))?;
+        self.heard.hear(swapped.then_some(b"swapped"));
         same("compare_and_set", &swapped, &!wrong)?;
         if swapped {
             let name = KEYSPACES[keyspace].to_string();
@@ -508,7 +530,8 @@ impl<'a> Run<'a> {
 
     fn compare_all(&self, moment: u64) -> Check {
         same("names of the keyspaces", &self.db()?.keyspaces(), &self.oracle.names())?;
-        for name in self.oracle.names() {
+        for name in self.db()?.keyspaces() {
+            self.heard.hear(Some(name.as_bytes()));
             let space = said("keyspace", self.db()?.keyspace(&name))?;
             self.compare_keyspace(&space, &name, moment, None)?;
             for (snapshot, moment) in self.snapshots.iter().take(2) {
@@ -536,13 +559,13 @@ impl<'a> Run<'a> {
             None => space.iter(options),
         };
         let mut cursor = Cursor { iter: said("iter", iter)?, pairs, at: None };
-        cursor.step(&Move::First)?;
+        cursor.step(&Move::First, &self.heard)?;
         while cursor.at.is_some() {
-            cursor.step(&Move::Next)?;
+            cursor.step(&Move::Next, &self.heard)?;
         }
-        cursor.step(&Move::Last)?;
+        cursor.step(&Move::Last, &self.heard)?;
         while cursor.at.is_some() {
-            cursor.step(&Move::Prev)?;
+            cursor.step(&Move::Prev, &self.heard)?;
         }
         Ok(())
     }

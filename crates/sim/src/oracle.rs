@@ -102,6 +102,14 @@ pub struct Oracle {
 }
 
 impl Oracle {
+    /// That of a store just made.
+    #[must_use]
+    pub fn empty() -> Self {
+        let mut oracle = Self::default();
+        oracle.create("default");
+        oracle
+    }
+
     /// Now.
     #[must_use]
     pub const fn moment(&self) -> u64 {

@@ -9,7 +9,7 @@ use kelvin_storage::Storage;
 use kelvin_storage::memory::MemoryStorage;
 
 use crate::harm::{Harm, tables_in};
-use crate::model::{Mismatch, Moved, Run, Setting};
+use crate::model::{History, Mismatch, Moved, Ran, Run, Setting};
 use crate::ops::Generator;
 
 /// One way to run a store.
@@ -262,15 +262,68 @@ pub(crate) fn base(configuration: &Configuration, fast: &Path, slow: &Path) -> O
     (configuration.change)(options)
 }
 
-/// Runs `count` operations of `seed` under `configuration` on memory devices; what moved between the tiers.
+/// Runs `count` operations of `seed` under `configuration` on memory devices.
 ///
 /// # Errors
 /// The first difference from the model.
-pub fn run(configuration: &Configuration, seed: u64, count: u64, keys: u64) -> Result<Moved, Mismatch> {
+pub fn run(configuration: &Configuration, seed: u64, count: u64, keys: u64) -> Result<Ran, Mismatch> {
     run_all(configuration, Generator::new(seed, keys), seed, count)
 }
 
-/// Runs at most `count` operations that `bytes` choose under `configuration` on memory devices; what moved between the tiers.
+/// What one list of operations came to under several configurations.
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// What moved between the tiers, in all.
+    pub moved: Moved,
+    /// The first configuration, and what it answered.
+    first: Option<(&'static str, History)>,
+}
+
+impl Compared {
+    /// Adds a run of the same list under another configuration.
+    ///
+    /// # Errors
+    /// If it answered something else than the first one.
+    pub fn add(&mut self, configuration: &Configuration, ran: Ran) -> Result<(), Mismatch> {
+        self.moved.add(ran.moved);
+        let (name, first) = *self.first.get_or_insert((configuration.name, ran.history));
+        if ran.history == first {
+            return Ok(());
+        }
+        let what = if ran.history.answers == first.answers { "hold" } else { "answer" };
+        Err(Mismatch(format!(
+            "[{}] and [{name}] {what} different things after the same list",
+            configuration.name
+        )))
+    }
+
+    /// A digest of what every configuration answered and held.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.first.map_or(0, |(_, history)| history.answers ^ history.content.rotate_left(1))
+    }
+}
+
+/// Runs `count` operations of `seed` under each of `configurations`, which must answer alike and hold the same in the end.
+/// `progress` is told of each.
+///
+/// # Errors
+/// The first difference from the model, or between two of them.
+pub fn compare<'a>(
+    configurations: impl IntoIterator<Item = &'a Configuration>,
+    (seed, count, keys): (u64, u64, u64),
+    mut progress: impl FnMut(),
+) -> Result<Compared, Mismatch> {
+    let mut compared = Compared::default();
+    for configuration in configurations {
+        let ran = run(configuration, seed, count, keys)?;
+        compared.add(configuration, ran).map_err(|what| Mismatch(format!("seed {seed}: {what}")))?;
+        progress();
+    }
+    Ok(compared)
+}
+
+/// Runs at most `count` operations that `bytes` choose under `configuration` on memory devices.
 ///
 /// # Errors
 /// The first difference from the model.
@@ -279,7 +332,7 @@ pub fn run_bytes(
     bytes: &[u8],
     count: u64,
     keys: u64,
-) -> Result<Moved, Mismatch> {
+) -> Result<Ran, Mismatch> {
     run_all(configuration, Generator::of_bytes(bytes.to_vec(), keys), 0, count)
 }
 
@@ -324,7 +377,7 @@ fn run_all(
     generator: Generator,
     seed: u64,
     count: u64,
-) -> Result<Moved, Mismatch> {
+) -> Result<Ran, Mismatch> {
     let clock = Arc::new(ManualClock::new(START_UNIX_MILLIS));
     let manual = (!configuration.threads).then(|| Arc::new(ManualExecutor::new()));
     let executor: Arc<dyn Executor> = match &manual {
@@ -364,4 +417,28 @@ fn run_all(
         manual.discard();
     }
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_answers_or_holds_something_else_is_found() {
+        let ran = |answers, content| Ran { moved: Moved::default(), history: History { answers, content } };
+        let mut compared = Compared::default();
+        assert!(compared.add(&ALL[0], ran(1, 2)).is_ok() && compared.add(&ALL[1], ran(1, 2)).is_ok());
+        for (other, what) in [(ran(1, 3), "hold"), (ran(4, 2), "answer")] {
+            let told = compared.add(&ALL[2], other).unwrap_err().0;
+            let expected = format!("[{}] and [{}] {what} different", ALL[2].name, ALL[0].name);
+            assert!(told.starts_with(&expected), "{told}");
+        }
+    }
+
+    #[test]
+    fn lists_that_differ_have_different_histories_and_each_is_the_same_again() {
+        let digest = |seed| compare(&ALL[..2], (seed, 300, 50), || ()).unwrap().digest();
+        assert_eq!(digest(1), digest(1));
+        assert_ne!(digest(1), digest(2));
+    }
 }

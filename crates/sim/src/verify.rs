@@ -5,10 +5,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::crash::scenarios::{long, sequences};
 use crate::crash::{self, sampling};
-use crate::faults::{Failure, Victim, every_io_fails, scripts};
+use crate::faults::scripts::{Script, random, scripts};
+use crate::faults::sites::{Sites, is_shipped};
+use crate::faults::{self, Failure, Faults, Victim};
 use crate::kills::{self, Killer, Place};
 use crate::linear::{self, history};
 use crate::model::Moved;
@@ -39,8 +42,8 @@ pub struct Order<'a> {
 pub struct Shown {
     /// Figures for machines.
     pub figures: serde_json::Value,
-    /// A page of HTML that needs nothing else.
-    pub page: String,
+    /// A page of HTML that needs nothing else, if it can be drawn.
+    pub page: Option<String>,
 }
 
 /// A suite that found nothing wrong.
@@ -82,7 +85,7 @@ pub struct Suite {
 }
 
 /// Those of this crate. `kelvin-workload` has one more.
-pub static SUITES: [Suite; 8] = [
+pub static SUITES: [Suite; 9] = [
     Suite {
         name: "model",
         about: "random operations under 25 configurations answer as a sorted map does",
@@ -90,6 +93,14 @@ pub static SUITES: [Suite; 8] = [
         sizes: [150_000, 50_000_000, 1_000_000_000],
         check_case: None,
         run: model,
+    },
+    Suite {
+        name: "metamorphic",
+        about: "a list of random operations has the same answers and the same end under each of 25 configurations",
+        unit: "lists",
+        sizes: [8, 2_000, 5_000],
+        check_case: None,
+        run: metamorphic,
     },
     Suite {
         name: "crash",
@@ -102,9 +113,9 @@ pub static SUITES: [Suite; 8] = [
     Suite {
         name: "faults",
         about: "whichever I/O fails, no answer is wrong and nothing acknowledged is lost",
-        unit: "runs",
-        sizes: [200, 20_000, 1_000_000],
-        check_case: None,
+        unit: "faults",
+        sizes: [2_000, 100_000, 1_000_000],
+        check_case: Some(|text| text.parse::<faults::Case>().map(drop)),
         run: faults,
     },
     Suite {
@@ -153,26 +164,50 @@ pub static SUITES: [Suite; 8] = [
 const MODEL_ROUND: u64 = 100_000;
 /// Keys of the model.
 const MODEL_KEYS: u64 = 150;
+/// Operations of a list that is compared.
+const LIST_OPERATIONS: u64 = 1_000;
 
 fn model(order: &Order<'_>) -> Outcome {
     let configurations = settings::ALL.len() as u64;
     let round = MODEL_ROUND.min(order.budget.div_ceil(configurations)).max(1);
-    let (mut done, mut moved) = (0, Moved::default());
-    for seed in order.seed.. {
-        for configuration in &settings::ALL {
-            if done >= order.budget {
-                return Ok(Done { count: done, met: moved.to_string() });
-            }
-            let one = settings::run(configuration, seed, round, MODEL_KEYS).map_err(|mismatch| Broken {
-                what: mismatch.to_string(),
-                again: format!("model --seed {seed} --budget {}", round * configurations),
-            })?;
-            moved.add(one);
-            done += round;
-            (order.progress)(done);
-        }
+    let lists = order.budget.div_ceil(round * configurations);
+    let again = |seed| format!("model --seed {seed} --budget {}", round * configurations);
+    let (moved, _) = compare_lists(order, lists, round, &|runs| runs * round, &again)?;
+    Ok(Done { count: lists * round * configurations, met: moved.to_string() })
+}
+
+fn metamorphic(order: &Order<'_>) -> Outcome {
+    let configurations = settings::ALL.len() as u64;
+    let again = |seed| format!("metamorphic --seed {seed} --budget 1");
+    let (moved, digest) =
+        compare_lists(order, order.budget, LIST_OPERATIONS, &|runs| runs / configurations, &again)?;
+    let met = format!(
+        "{LIST_OPERATIONS} operations each under {configurations} configurations; digest of all histories {digest:016x}; {moved}"
+    );
+    Ok(Done { count: order.budget, met })
+}
+
+/// Runs so many lists of `operations` under every configuration: what moved, and a digest of all that was answered. `done` says what the suite
+/// counts after so many runs, `again` how the list of a seed is run again.
+fn compare_lists(
+    order: &Order<'_>,
+    lists: u64,
+    operations: u64,
+    done: &dyn Fn(u64) -> u64,
+    again: &dyn Fn(u64) -> String,
+) -> Result<(Moved, u64), Broken> {
+    let (mut runs, mut moved, mut digest) = (0, Moved::default(), 0_u64);
+    for seed in order.seed..order.seed + lists {
+        let progress = || {
+            runs += 1;
+            (order.progress)(done(runs));
+        };
+        let one = settings::compare(&settings::ALL, (seed, operations, MODEL_KEYS), progress);
+        let one = one.map_err(|mismatch| Broken { what: mismatch.to_string(), again: again(seed) })?;
+        moved.add(one.moved);
+        digest = digest.rotate_left(1) ^ one.digest();
     }
-    Ok(Done { count: done, met: moved.to_string() })
+    Ok((moved, digest))
 }
 
 /// Threads that open images.
@@ -207,31 +242,87 @@ fn crash(order: &Order<'_>) -> Outcome {
     Ok(Done { count: tally.images, met })
 }
 
-/// One in so many I/Os fails in a round; each round begins with the next one.
+/// One in so many I/Os of the scripts fails in a round; each round begins with the next one.
 const FAULTS_STRIDE: u64 = 64;
+/// The same of a random script, which has one round.
+const FAULTS_STRIDE_RANDOM: u64 = 16;
 
 fn faults(order: &Order<'_>) -> Outcome {
+    let sites = Arc::default();
+    let mut tally = faults::Tally::default();
+    let outcome = match order.case {
+        Some(text) => one_fault(text, &sites, &mut tally),
+        None => all_faults(order, &sites, &mut tally),
+    };
+    let hit = sites.hit();
+    let shipped = hit.iter().filter(|((file, _), _)| is_shipped(file));
+    let lines: Vec<_> =
+        shipped.map(|((file, line), op)| serde_json::json!([file, line, format!("{op:?}")])).collect();
+    (order.show)(Shown { figures: serde_json::json!({ "lines": lines }), page: None });
+    outcome?;
+    let met = format!("{} runs; at {} lines that ask for I/O", tally.runs, sites.calls());
+    Ok(Done { count: tally.faults, met })
+}
+
+fn one_fault(text: &str, sites: &Arc<Sites>, tally: &mut faults::Tally) -> Result<(), Broken> {
+    let broken = |what| Broken { what, again: format!("faults --case {text}") };
+    let case: faults::Case = text.parse().map_err(broken)?;
+    tally.add(case.run(sites).map_err(broken)?);
+    Ok(())
+}
+
+/// Every I/O of the scripts in every manner, then random scripts.
+fn all_faults(order: &Order<'_>, sites: &Arc<Sites>, tally: &mut faults::Tally) -> Result<(), Broken> {
+    let counting = |what| Broken { what, again: format!("faults --seed {} --budget 1", order.seed) };
     let scripts = scripts();
-    let mut done = 0;
+    let counted: Vec<Faults<'_>> = scripts
+        .iter()
+        .map(|script| Faults::new(script, sites))
+        .collect::<Result<_, _>>()
+        .map_err(counting)?;
     for round in 0..FAULTS_STRIDE {
-        for (number, script) in scripts.iter().enumerate() {
-            for (kind, failure) in Failure::ALL.into_iter().enumerate() {
-                for victim in [Victim::Fast, Victim::Slow] {
-                    if done >= order.budget {
-                        return Ok(Done { count: done, met: format!("{} scripts", scripts.len()) });
-                    }
-                    let offset = order.seed + round + (number * 9 + kind * 2) as u64;
-                    done += every_io_fails(script, victim, failure, FAULTS_STRIDE, offset % FAULTS_STRIDE)
-                        .map_err(|what| Broken {
-                            what,
-                            again: format!("faults --seed {} --budget {}", order.seed, order.budget),
-                        })?;
-                    (order.progress)(done);
-                }
+        for (number, script) in counted.iter().enumerate() {
+            let first = order.seed + round + number as u64 * 9;
+            if !faults_of(script, [first, FAULTS_STRIDE], order, tally)? {
+                return Ok(());
             }
         }
     }
-    Ok(Done { count: done, met: format!("{} scripts, every I/O of them in every manner", scripts.len()) })
+    for seed in order.seed.. {
+        let script = random(seed);
+        if !faults_of(&self::counted(&script, sites)?, [seed, FAULTS_STRIDE_RANDOM], order, tally)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The script, whose I/Os are counted in a run without a fault.
+fn counted<'a>(script: &'a Script, sites: &'a Arc<Sites>) -> Result<Faults<'a>, Broken> {
+    // Each case begins with such a run.
+    let again = || format!("faults --case {},Fast,Once,0", script.name);
+    Faults::new(script, sites).map_err(|what| Broken { what, again: again() })
+}
+
+/// One of so many I/Os of a script in every manner; false once the order is done.
+fn faults_of(
+    script: &Faults<'_>,
+    [first, stride]: [u64; 2],
+    order: &Order<'_>,
+    tally: &mut faults::Tally,
+) -> Result<bool, Broken> {
+    for (kind, failure) in Failure::ALL.into_iter().enumerate() {
+        for victim in Victim::ALL {
+            if tally.faults >= order.budget {
+                return Ok(false);
+            }
+            let first = (first + kind as u64 * 2) % stride;
+            let one = script.every(victim, failure, first, stride);
+            tally.add(one.map_err(|(case, what)| Broken { what, again: format!("faults --case {case}") })?);
+            (order.progress)(tally.faults);
+        }
+    }
+    Ok(true)
 }
 
 /// Steps of a simulation.

@@ -4,7 +4,7 @@
 //! configurations with threads alone.
 
 use kelvin_sim::model::Moved;
-use kelvin_sim::settings::{ALL, run};
+use kelvin_sim::settings::{ALL, compare};
 
 /// A number from the environment, or its default.
 fn number(name: &str, default: u64) -> u64 {
@@ -18,11 +18,10 @@ fn every_configuration_answers_as_the_model_does() {
     let has_all = number("KELVIN_MODEL_THREADS", 0) == 0;
     let mut moved = Moved::default();
     for seed in first..first + number("KELVIN_MODEL_SEEDS", 4) {
-        for configuration in ALL.iter().filter(|one| has_all || one.threads) {
-            match run(configuration, seed, operations, 150) {
-                Ok(one) => moved.add(one),
-                Err(mismatch) => panic!("{mismatch}"),
-            }
+        let configurations = ALL.iter().filter(|one| has_all || one.threads);
+        match compare(configurations, (seed, operations, 150), || ()) {
+            Ok(one) => moved.add(one.moved),
+            Err(mismatch) => panic!("{mismatch}"),
         }
     }
     let Moved { flushed_bytes, promoted_bytes, retained_bytes, lifted_bytes, damaged_tables } = moved;

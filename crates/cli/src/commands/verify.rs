@@ -79,8 +79,8 @@ pub fn run(args: &Verify) -> Outcome {
             print(&as_text(suite, &outcome, seconds))?;
         }
         let shown = shown.into_inner();
-        if let (Some(path), Some(shown)) = (&args.html, &shown) {
-            write(path, &shown.page)?;
+        if let (Some(path), Some(page)) = (&args.html, shown.as_ref().and_then(|one| one.page.as_ref())) {
+            write(path, page)?;
         }
         told.push(as_json(suite, &outcome, seconds, shown));
         if outcome.is_err() {

@@ -7,6 +7,7 @@ fn each_suite_runs_at_the_size_that_is_asked_for() {
     let place = Place::new();
     for (suite, budget, least) in [
         ("model", "5000", 5_000),
+        ("metamorphic", "1", 1),
         ("faults", "40", 40),
         ("rot", "60", 60),
         ("linear", "2", 2),
@@ -33,7 +34,7 @@ fn each_suite_runs_at_the_size_that_is_asked_for() {
     assert!(text.contains("holds") && text.contains("1 histories in"), "{text}");
     let list = stdout(kelvin().args(["verify", "--list"]));
     assert!(
-        ["model", "crash", "faults", "simulation", "rot", "linear", "kills", "soak"]
+        ["model", "metamorphic", "crash", "faults", "simulation", "rot", "linear", "kills", "soak"]
             .iter()
             .all(|name| list.contains(name)),
         "{list}"
@@ -64,7 +65,7 @@ fn a_soak_tells_samples_over_time_and_writes_a_page_of_plots() {
 #[test]
 fn nonsense_is_refused() {
     for (args, word) in [
-        (&["everything"][..], "there are model, crash"),
+        (&["everything"][..], "there are model, metamorphic, crash"),
         (&["--budget", "5"], "name the suite"),
         (&["model", "--budget", "much"], "small, night, release, or a number of operations"),
         (&["model", "--budget", "0"], "is no size"),

@@ -305,25 +305,6 @@ impl TierHandle {
         self.told("rename", &from, self.0.storage.rename(&from, &to))
     }
 
-    /// A second name for a file.
-    ///
-    /// # Errors
-    /// As [`TierHandle::classify`] tells them; [`Error::os`] says `CrossesDevices` or `Unsupported` where the
-    /// caller should copy instead.
-    pub fn hard_link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        let (from, to) = (self.path(from), self.path(to));
-        self.told("link", &from, self.0.storage.hard_link(&from, &to))
-    }
-
-    /// Removes a file.
-    ///
-    /// # Errors
-    /// As [`TierHandle::classify`] tells them.
-    pub fn remove(&self, name: impl AsRef<Path>) -> Result<()> {
-        let path = self.path(name);
-        self.told("remove", &path, self.0.storage.remove(&path))
-    }
-
     /// Removes a file if it is there; true if it was.
     ///
     /// # Errors
@@ -435,24 +416,5 @@ impl TierHandle {
         }
         self.rename(&temporary, name)?;
         self.sync_dir()
-    }
-
-    /// Asks the tier for a sign of life: the identity file of a slow tier, the directory of a fast one.
-    ///
-    /// # Errors
-    /// `TierUnavailable` while the device is away; else as [`TierHandle::classify`] tells them.
-    pub fn probe(&self) -> Result<()> {
-        if self.tier() == Tier::Fast {
-            return self.list().map(drop);
-        }
-        if self.exists(identity::FILE_NAME)? {
-            return identity::read(self).map(drop);
-        }
-        let error = Error::new(ErrorKind::TierUnavailable, "the slow directory holds no identity file")
-            .file(&self.path(identity::FILE_NAME))
-            .tier(Tier::Slow)
-            .advice("mount the slow disk there; nothing is lost");
-        self.0.health.failed(&error, true, &*self.0.clock);
-        Err(error)
     }
 }

@@ -1,7 +1,7 @@
 //! Whether a tier answers: noted by every operation, read by whoever decides what to try.
 //!
 //! Nothing is refused here: an operation on a tier that is away is tried and its outcome noted, so recovery needs no
-//! restart (promise 7). Who wants to know earlier calls [`super::TierHandle::probe`] from time to time.
+//! restart (promise 7).
 //!
 //! Tests: `tests.rs` beside.
 

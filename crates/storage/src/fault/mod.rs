@@ -13,6 +13,7 @@ mod rule;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,9 +31,22 @@ pub const ENODEV: i32 = 19;
 /// The error number of a full device.
 pub const ENOSPC: i32 = 28;
 
+/// Told of each operation that a fault happens to, by the thread that asked for it, with no lock held.
+pub type Watcher = dyn Fn(Op) + Send + Sync;
+
+#[derive(Clone)]
+struct Watch(Arc<Watcher>);
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
 #[derive(Debug)]
 struct State {
     rules: Vec<Rule>,
+    watch: Option<Watch>,
     random: Seeded,
     counts: BTreeMap<Op, u64>,
     operations: u64,
@@ -90,6 +104,11 @@ impl Control {
             }
         };
         state.injected += u64::from(effect.is_some());
+        let watch = effect.as_ref().and(state.watch.clone());
+        drop(guard);
+        if let Some(Watch(watcher)) = watch {
+            watcher(op);
+        }
         effect
     }
 
@@ -144,6 +163,7 @@ impl FaultStorage {
     pub fn new(inner: Arc<dyn Storage>, seed: u64) -> Self {
         let state = State {
             rules: Vec::new(),
+            watch: None,
             random: Seeded::new(seed),
             counts: BTreeMap::new(),
             operations: 0,
@@ -171,6 +191,11 @@ impl FaultStorage {
         let mut state = self.control.state.lock();
         state.rules.clear();
         state.fail = None;
+    }
+
+    /// Has `watcher` told of each fault from now on.
+    pub fn watch(&self, watcher: Arc<Watcher>) {
+        self.control.state.lock().watch = Some(Watch(watcher));
     }
 
     /// The `n`-th operation from now (0 is the next) fails with `errno`, once.

@@ -69,6 +69,19 @@ fn rules_choose_by_kind_name_and_count() {
 }
 
 #[test]
+fn a_watcher_is_told_of_the_operations_that_fail_and_may_ask_the_device_itself() {
+    let storage = Arc::new(storage());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (asked, kept) = (Arc::downgrade(&storage), Arc::clone(&told));
+    storage.watch(Arc::new(move |op| kept.lock().push((op, asked.upgrade().unwrap().operations()))));
+    storage.add(Rule::new(Op::Sync, Effect::Error(EIO)));
+    assert!(write(&storage, DISK, b"abc", false).is_err());
+    storage.clear();
+    write(&storage, "b", b"abc", false).unwrap();
+    assert_eq!(*told.lock(), [(Op::Sync, 3)]);
+}
+
+#[test]
 fn random_faults_follow_the_seed() {
     let run = || {
         let storage = storage();

@@ -58,7 +58,7 @@ fn run(order: &Order<'_>) -> std::result::Result<Done, Broken> {
     let setup = Setup::of(order.budget, order.seed, dirs);
     let soaked = soak(setup, order.progress).map_err(|error| broken(error.to_string()))?;
     let page = page::page(&soaked).map_err(|error| broken(error.to_string()))?;
-    (order.show)(Shown { figures: soaked.to_json(), page });
+    (order.show)(Shown { figures: soaked.to_json(), page: Some(page) });
     match soaked.broken() {
         Some(what) => Err(broken(what)),
         None => Ok(Done { count: soaked.seconds, met: soaked.text() }),
