@@ -53,14 +53,16 @@ fn bound_allocator() {
 #[cfg(target_env = "gnu")]
 fn begin_with_tunables() {
     let [name, tunable] = TUNABLES;
-    let mut tunables = std::env::var_os(name).unwrap_or_default();
-    if tunables.to_string_lossy().contains("tcache_count") {
+    let given = std::env::var_os(name).unwrap_or_default();
+    if given.to_string_lossy().contains("tcache_count") {
         return;
     }
-    if !tunables.is_empty() {
+    // Ahead of the others: glibc cuts the text where it read it, and what is seen of it may end there.
+    let mut tunables = std::ffi::OsString::from(tunable);
+    if !given.is_empty() {
         tunables.push(":");
+        tunables.push(given);
     }
-    tunables.push(tunable);
     let mut args = std::env::args_os();
     let (Ok(program), Some(called)) = (std::env::current_exe(), args.next()) else { return };
     // Returns only if it failed: then more stays resident, and all else is the same.

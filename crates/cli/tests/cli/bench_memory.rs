@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::common::{kelvin, stdout};
+use crate::common::{Place, kelvin, stdout};
 
 const MIB: u64 = 1 << 20;
 
@@ -37,5 +37,39 @@ fn a_process_with_a_store_never_has_more_than_a_tenth_over_memory_resident() {
         );
         let cache = parts["cache"].as_u64().unwrap();
         assert!(mib < 48 || cache > memory / 4, "{system} {workload}: the cache has filled: {parts}");
+    }
+}
+
+/// Looks at the process, so many times at most, until it has what it is to have.
+#[cfg(target_env = "gnu")]
+const LOOKS_MAX: usize = 200_000;
+
+#[cfg(target_env = "gnu")]
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test looks at a process's environment")]
+fn the_allocator_keeps_nothing_for_threads_unless_the_environment_says_so() {
+    let none = "glibc.malloc.tcache_count=0";
+    for (given, expected) in [
+        (None, none),
+        (Some("glibc.malloc.perturb=0"), none),
+        (Some("glibc.malloc.tcache_count=3"), "glibc.malloc.tcache_count=3"),
+    ] {
+        let place = Place::new();
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_kelvin"));
+        program.args(["load", "--quiet", "--fast"]).arg(place.path("s")).arg("-");
+        program.env_remove("GLIBC_TUNABLES").envs(given.map(|given| ("GLIBC_TUNABLES", given)));
+        let mut running = program.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // It waits for rows meanwhile.
+        let environment = format!("/proc/{}/environ", running.id());
+        let expected = format!("GLIBC_TUNABLES={expected}");
+        let is_set = (0..LOOKS_MAX).any(|_| {
+            std::thread::yield_now();
+            let now = std::fs::read(&environment).unwrap();
+            // The loader of glibc may have ended the text behind its first part.
+            now.split(|byte| *byte == 0).any(|one| one.starts_with(expected.as_bytes()))
+        });
+        drop(running.stdin.take());
+        assert!(running.wait().unwrap().success());
+        assert!(is_set, "{expected}");
     }
 }
