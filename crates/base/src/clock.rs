@@ -63,39 +63,55 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told, or when somebody sleeps on it.
+/// A clock that moves only when told. Somebody who sleeps on it moves `now`, which nobody has to wait for, but not the wall
+/// time: what has expired depends on what the clock was told, never on who had to wait meanwhile.
 #[derive(Debug)]
 pub struct ManualClock {
-    now: Mutex<Duration>,
+    passed: Mutex<Passed>,
     unix_millis_start: u64,
     waiting: Mutex<Vec<Weak<Signal>>>,
+}
+
+/// The time of a [`ManualClock`] since its start.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    told: Duration,
+    slept: Duration,
 }
 
 impl ManualClock {
     /// A clock at zero whose wall time is `unix_millis_start`.
     #[must_use]
     pub fn new(unix_millis_start: u64) -> Self {
-        Self { now: Mutex::new(Duration::ZERO), unix_millis_start, waiting: Mutex::default() }
+        Self { passed: Mutex::default(), unix_millis_start, waiting: Mutex::default() }
     }
 
     /// Moves time on by `duration`.
     pub fn advance(&self, duration: Duration) {
-        *self.now.lock() += duration;
+        self.passed.lock().told += duration;
+        self.wake();
+    }
+
+    /// Whoever waits for a moment looks whether it has come.
+    fn wake(&self) {
         self.waiting.lock().retain(|signal| signal.upgrade().inspect(|signal| signal.raise()).is_some());
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Duration {
-        *self.now.lock()
+        let Passed { told, slept } = *self.passed.lock();
+        told + slept
     }
 
     fn unix_millis(&self) -> u64 {
-        self.unix_millis_start + u64::try_from(self.now().as_millis()).unwrap_or(u64::MAX)
+        let told = self.passed.lock().told;
+        self.unix_millis_start + u64::try_from(told.as_millis()).unwrap_or(u64::MAX)
     }
 
     fn sleep(&self, duration: Duration) {
-        self.advance(duration);
+        self.passed.lock().slept += duration;
+        self.wake();
     }
 
     fn wait_at_most(&self, _: Duration, signal: &Arc<Signal>) -> Option<Duration> {
@@ -118,6 +134,10 @@ mod tests {
         assert_eq!(clock.unix_millis(), 1_000);
         clock.sleep(Duration::from_millis(5));
         clock.advance(Duration::from_millis(7));
-        assert_eq!((clock.now(), clock.unix_millis()), (Duration::from_millis(12), 1_012));
+        assert_eq!(
+            (clock.now(), clock.unix_millis()),
+            (Duration::from_millis(12), 1_007),
+            "a sleep is no wall time"
+        );
     }
 }

@@ -18,5 +18,6 @@ pub mod oracle;
 pub mod rot;
 pub mod settings;
 pub mod simulation;
+mod spread;
 pub mod verify;
 pub mod world;

@@ -4,8 +4,10 @@
 //! Tests: `crates/cli/tests/cli/verify.rs`, and those of each suite.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::crash::scenarios::{long, sequences};
 use crate::crash::{self, sampling};
@@ -18,6 +20,7 @@ use crate::model::Moved;
 use crate::rot;
 use crate::settings::{self, Configuration};
 use crate::simulation::{self, Case, shrunk};
+use crate::spread::spread;
 
 /// What is to be run.
 pub struct Order<'a> {
@@ -35,6 +38,13 @@ pub struct Order<'a> {
     pub progress: &'a (dyn Fn(u64) + Sync),
     /// Given what a suite has to show besides its outcome, whichever that is.
     pub show: &'a dyn Fn(Shown),
+}
+
+impl Order<'_> {
+    /// The first `count` seeds.
+    const fn seeds(&self, count: u64) -> Range<u64> {
+        self.seed..self.seed.saturating_add(count)
+    }
 }
 
 /// What a suite has to show besides its outcome.
@@ -193,47 +203,34 @@ fn compare_lists(
     order: &Order<'_>,
     lists: u64,
     operations: u64,
-    done: &dyn Fn(u64) -> u64,
-    again: &dyn Fn(u64) -> String,
+    done: &(dyn Fn(u64) -> u64 + Sync),
+    again: &(dyn Fn(u64) -> String + Sync),
 ) -> Result<(Moved, u64), Broken> {
-    let (mut runs, mut moved, mut digest) = (0, Moved::default(), 0_u64);
-    for seed in order.seed..order.seed + lists {
-        let progress = || {
-            runs += 1;
-            (order.progress)(done(runs));
-        };
-        let one = settings::compare(&settings::ALL, (seed, operations, MODEL_KEYS), progress);
-        let one = one.map_err(|mismatch| Broken { what: mismatch.to_string(), again: again(seed) })?;
+    let (runs, progress) = (AtomicU64::new(0), order.progress);
+    let work = |seed| {
+        let ran = || progress(done(runs.fetch_add(1, Ordering::Relaxed) + 1));
+        let one = settings::compare(&settings::ALL, (seed, operations, MODEL_KEYS), ran);
+        one.map_err(|mismatch| Broken { what: mismatch.to_string(), again: again(seed) })
+    };
+    let (mut moved, mut digest) = (Moved::default(), 0_u64);
+    spread(order.seeds(lists), work, |one| {
         moved.add(one.moved);
         digest = digest.rotate_left(1) ^ one.digest();
-    }
+    })?;
     Ok((moved, digest))
 }
-
-/// Threads that open images.
-const CRASH_THREADS: usize = 2;
 
 fn crash(order: &Order<'_>) -> Outcome {
     let sampling = sampling(order.seed, Some(order.budget));
     let scenarios: Vec<_> = sequences(3).chain(long(order.seed)).collect();
-    let tally = parking_lot::Mutex::new(crash::Tally::default());
+    let work = |number: u64| scenarios[usize::try_from(number).unwrap_or(0)].run_caught(sampling);
+    let mut tally = crash::Tally::default();
+    let outcome = spread(0..scenarios.len() as u64, work, |one| {
+        tally.add(one);
+        (order.progress)(tally.images);
+    });
     let again = format!("crash --seed {} --budget {}", order.seed, order.budget);
-    let work = |first: usize| {
-        scenarios.iter().skip(first).step_by(CRASH_THREADS).try_for_each(|scenario| {
-            let one = scenario.run_caught(sampling).map_err(|what| Broken { what, again: again.clone() })?;
-            let mut tally = tally.lock();
-            tally.add(one);
-            (order.progress)(tally.images);
-            Ok(())
-        })
-    };
-    std::thread::scope(|scope| {
-        let work = &work;
-        let workers: Vec<_> = (0..CRASH_THREADS).map(|first| scope.spawn(move || work(first))).collect();
-        let lost = || Broken { what: "a thread of the suite panicked".to_owned(), again: again.clone() };
-        workers.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err(lost())))
-    })?;
-    let tally = tally.into_inner();
+    outcome.map_err(|what| Broken { what, again })?;
     let [flushed, promoted, retained] = tally.moved_bytes;
     let met = format!(
         "{} scenarios, {} persistence points; bytes promoted by flush {flushed}, by compaction {promoted}, retained {retained}",
@@ -337,18 +334,20 @@ fn simulation(order: &Order<'_>) -> Outcome {
         return Ok(Done { count: 1, met: format!("{tally}; trace {:016x}", tally.trace) });
     }
     let mut tally = simulation::Tally::default();
-    for seed in order.seed..order.seed + order.budget {
+    let work = |seed| {
         let case = Case::new(seed, SIMULATION_STEPS);
-        let one = simulation::run(&case).map_err(|failure| {
-            let smaller = shrunk(case.clone(), failure.turns, |case| simulation::run(case).is_err());
-            // It may fail in another way then.
-            let what =
-                simulation::run(&smaller).map_or_else(|failure| failure.what, |_| failure.what.clone());
-            broken(&smaller, format!("{what} (before it was made smaller: {case}: {})", failure.what))
-        })?;
+        simulation::run(&case).map_err(|failure| (case, failure))
+    };
+    let outcome = spread(order.seeds(order.budget), work, |one| {
         tally.add(one);
         (order.progress)(tally.cases);
-    }
+    });
+    outcome.map_err(|(case, failure)| {
+        let smaller = shrunk(case.clone(), failure.turns, |case| simulation::run(case).is_err());
+        // It may fail in another way then.
+        let what = simulation::run(&smaller).map_or_else(|failure| failure.what, |_| failure.what.clone());
+        broken(&smaller, format!("{what} (before it was made smaller: {case}: {})", failure.what))
+    })?;
     Ok(Done { count: tally.cases, met: tally.to_string() })
 }
 
@@ -366,25 +365,27 @@ const HISTORY_OPERATIONS: u64 = 10_000;
 
 fn linear(order: &Order<'_>) -> Outcome {
     let threaded: Vec<&Configuration> = settings::ALL.iter().filter(|one| one.threads).collect();
-    histories(order, "linear", &|seed| {
+    let mut tally = history::Tally::default();
+    // One after the other: the threads of a history have the processors to themselves.
+    for seed in order.seeds(order.budget) {
         let configuration = threaded[usize::try_from(seed % threaded.len() as u64).unwrap_or(0)];
-        history::run(configuration, seed, HISTORY_OPERATIONS)
-    })
+        let one = history::run(configuration, seed, HISTORY_OPERATIONS);
+        tally.add(one.map_err(|what| Broken { what, again: format!("linear --seed {seed} --budget 1") })?);
+        (order.progress)(tally.histories);
+    }
+    Ok(Done { count: tally.histories, met: tally.to_string() })
 }
 
 fn schedules(order: &Order<'_>) -> Outcome {
-    histories(order, "schedules", &linear::schedules::run)
-}
-
-/// Histories, one for each seed.
-fn histories(order: &Order<'_>, suite: &str, run: &dyn Fn(u64) -> Result<history::Tally, String>) -> Outcome {
     let mut tally = history::Tally::default();
-    for seed in order.seed..order.seed + order.budget {
-        let one =
-            run(seed).map_err(|what| Broken { what, again: format!("{suite} --seed {seed} --budget 1") })?;
+    let work = |seed| {
+        let one = linear::schedules::run(seed);
+        one.map_err(|what| Broken { what, again: format!("schedules --seed {seed} --budget 1") })
+    };
+    spread(order.seeds(order.budget), work, |one| {
         tally.add(one);
         (order.progress)(tally.histories);
-    }
+    })?;
     Ok(Done { count: tally.histories, met: tally.to_string() })
 }
 

@@ -12,6 +12,8 @@
 
 mod clock;
 mod cores;
+#[cfg(target_os = "linux")]
+mod processor;
 #[cfg(test)]
 mod tests;
 
@@ -127,6 +129,8 @@ impl World {
     }
 
     fn run_as<T>(state: State, work: impl FnOnce(&Arc<Self>) -> T) -> T {
+        #[cfg(target_os = "linux")]
+        let _processor = processor::Processor::take();
         let world = Arc::new(Self { state: Mutex::new(state), now: AtomicU64::new(0) });
         let number = world.begin();
         let turns: Arc<dyn Turns> = world.clone();
