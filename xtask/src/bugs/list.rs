@@ -477,6 +477,12 @@ pub(super) const BUGS: &[Bug] = &[
         "power::openings_that_write_nothing_miss_no_log_behind_a_gap",
     ),
     bug(
+        "refused-write-outlives-what-follows",
+        ACKNOWLEDGED,
+        Trust,
+        "power::a_refused_write_is_never_there_without_what_was_acknowledged_after_it",
+    ),
+    bug(
         "a-close-that-loses-writes-ends-well",
         ACKNOWLEDGED,
         Trust,

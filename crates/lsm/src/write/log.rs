@@ -5,7 +5,8 @@
 //!   memtable holds exactly the records of whole files and sealed memtables never change.
 //! - L2 A `Sync` acknowledgement syncs every older file first, so what survives a power loss is a prefix.
 //! - L3 A write that fails spoils its file. Acknowledged `Memory` writes that the file may lack begin the next one, which
-//!   wins from there on: later writes never survive a gap. A file that holds nothing else is removed.
+//!   wins from there on: later writes never survive a gap. A file that holds nothing else is removed. What is acknowledged
+//!   first after it is synced whatever its level: a crash that lost it would find the refused write at the end of the spoilt file.
 //! - L4 A keyspace without unflushed writes does not hold a file back: its empty memtable is replaced at
 //!   rotation. One that does is flushed when the files exceed their limit (RELIABILITY M15).
 
@@ -26,12 +27,14 @@ pub struct Log {
     /// The last sequence number given out.
     pub last_sequence: Sequence,
     spoilt: bool,
+    /// A write was refused that files may hold, and none was synced since.
+    follows_refused: bool,
 }
 
 impl Log {
     /// A log that continues behind `last_sequence` in `writer`.
     pub const fn new(writer: WalWriter, last_sequence: Sequence) -> Self {
-        Self { writer, last_sequence, spoilt: false }
+        Self { writer, last_sequence, spoilt: false, follows_refused: false }
     }
 
     /// True if the file must not be appended to any more (W3).
@@ -58,11 +61,16 @@ impl Log {
         self.note(outcome, engine)
     }
 
-    /// Hands everything appended over to `durability`.
+    /// Hands everything appended, a write at its end, over to `durability`.
     ///
     /// # Errors
     /// The file's: it is spoilt then, and after a failed sync the store takes no more writes.
     pub fn make_durable(&mut self, durability: Durability, engine: &Engine) -> Result<()> {
+        if self.follows_refused && !seeded_bug!("refused-write-outlives-what-follows") {
+            self.sync(engine)?;
+            self.follows_refused = false;
+            return Ok(());
+        }
         match durability {
             Durability::Memory => Ok(()),
             Durability::Os if seeded_bug!("acknowledged-before-it-is-written") => Ok(()),
@@ -135,6 +143,7 @@ impl Log {
     }
 
     fn start(&mut self, next: WalWriter) -> WalWriter {
+        self.follows_refused |= self.is_spoilt();
         self.spoilt = false;
         let mut closed = std::mem::replace(&mut self.writer, next);
         closed.rest();

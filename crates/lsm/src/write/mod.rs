@@ -36,8 +36,8 @@ impl Engine {
     /// Commits `batch` at `durability` and answers its last sequence number once it is visible.
     ///
     /// # Errors
-    /// `ReadOnly` after a failed sync, `NoSpace` with a full tier, or the WAL's error. The batch is then not
-    /// visible; after a crash it may or may not be there as a whole.
+    /// `ReadOnly` after a failed sync, `NoSpace` with a full tier, or the WAL's error. The batch is then not visible; after a
+    /// crash it may or may not be there as a whole, until something else was acknowledged: then it never is.
     pub fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<Sequence> {
         self.commit_guarded(batch, durability, None)
     }

@@ -100,16 +100,22 @@ fn a_close_makes_everything_durable_whatever_its_level() {
     assert!(has(&after, "default", b"memory") && has(&after, "default", b"os"));
 }
 
+fn is_log(name: &Path) -> bool {
+    name.extension().is_some_and(|extension| extension == "wal")
+}
+
 #[test]
 fn openings_that_write_nothing_miss_no_log_behind_a_gap() {
     let disk = CrashStorage::new();
-    let process = Arc::new(FaultStorage::new(Arc::new(disk.clone()), 1));
-    let db = Db::open(options_on(process.clone())).unwrap();
+    let db = Db::open(options(&disk)).unwrap();
     db.put_with(b"synced", b"v", &sync()).unwrap();
     db.put(b"before", b"v").unwrap();
-    // Goes on in another log.
-    process.add(Rule::new(Op::Append, Effect::Error(EIO)).on("*.wal").times(1));
-    db.put(b"failed", b"v").unwrap_err();
+    // A memtable is full: it goes on in another log.
+    let full = db.keyspace("full").unwrap();
+    let logs = || disk.list(Path::new("/fast")).unwrap().iter().filter(|name| is_log(name)).count();
+    for number in (0..u32::MAX).take_while(|_| logs() == 1) {
+        full.put(&number.to_le_bytes(), &[b'v'; 400]).unwrap();
+    }
     db.put(b"after", b"v").unwrap();
     let mut gaps = 0;
     for seed in 0..64 {
@@ -128,4 +134,32 @@ fn openings_that_write_nothing_miss_no_log_behind_a_gap() {
         }
     }
     assert!(gaps > 0, "the power loss took the end of one log and left the next");
+}
+
+#[test]
+fn a_refused_write_is_never_there_without_what_was_acknowledged_after_it() {
+    let at = |durability| WriteOptions { durability: Some(durability), ttl: None };
+    for later in [Durability::Memory, Durability::Os, Durability::Sync] {
+        let disk = CrashStorage::new();
+        let process = Arc::new(FaultStorage::new(Arc::new(disk.clone()), 1));
+        let db = Db::open(options_on(process.clone())).unwrap();
+        let fails_once = |op| Rule::new(op, Effect::Error(EIO)).on("*.wal").times(1);
+        db.put(b"earlier", b"v").unwrap();
+        process.add(fails_once(Op::Flush));
+        assert!(db.put(b"refused first", b"v").is_err());
+        // The record is in a new file by now, but the one before it cannot be opened to be synced.
+        process.add(fails_once(Op::Create).after(1));
+        let refused = db.put_with(b"refused", b"v", &sync()).unwrap_err();
+        assert!(refused.to_string().contains("open a log"), "{refused}");
+        db.put_with(b"later", b"v", &at(later)).unwrap();
+        assert!(!has(&db, "default", b"refused") && has(&db, "default", b"later"));
+        let models = [CrashModel::KEPT, CrashModel::LOST, CrashModel::chosen(FileSystem::ReorderAll)];
+        for seed in 0..90 {
+            let image = disk.crash_image(seed, models[usize::try_from(seed).unwrap() % models.len()]);
+            let after = Db::open(options(&image)).unwrap();
+            let [refused, later_is] =
+                [b"refused".as_slice(), b"later"].map(|key| has(&after, "default", key));
+            assert!(later_is || !refused, "{later:?}, seed {seed}");
+        }
+    }
 }
