@@ -195,6 +195,12 @@ impl World {
         }
     }
 
+    /// Lets `time` pass, also when all is over: for what the store does by itself.
+    pub fn pause(&self, time: Duration) {
+        let until = self.start + self.now() + time;
+        self.changed.wait_until(&*self.clock, until, || None::<()>);
+    }
+
     /// Clients are to wait at the gate; returns once all of them do, or all is over.
     pub fn close_gate(&self) {
         self.gate.is_closed.store(true, Ordering::Release);
@@ -263,5 +269,23 @@ impl Drop for Watched {
             self.0.fail("a thread panicked".to_owned());
         }
         self.0.tell();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_all_is_over_nobody_waits_for_it_but_a_pause_lasts() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dirs = ["fast", "slow"].map(|name| temporary.path().join(name));
+        let world = World::new(Setup::of(1, 1, dirs)).unwrap();
+        world.end();
+        assert!(!world.wait_until(Duration::MAX, || false));
+        let (begun, pause) = (world.now(), Duration::from_millis(20));
+        world.pause(pause);
+        assert!(world.now() >= begun + pause);
+        world.close().unwrap();
     }
 }
