@@ -273,7 +273,7 @@ impl TableIter {
             Err(what) => return self.malformed(what),
         };
         let RawEntry { shared, unshared, trailer, value_at, value, next } = entry;
-        if shared + TRAILER_BYTES > self.key.len().max(TRAILER_BYTES) {
+        if shared > self.key.len().saturating_sub(TRAILER_BYTES) {
             return self.malformed("an entry shares more than the key before it has");
         }
         self.key.truncate(shared);
