@@ -233,8 +233,8 @@ fn crash(order: &Order<'_>) -> Outcome {
     outcome.map_err(|what| Broken { what, again })?;
     let [flushed, promoted, retained] = tally.moved_bytes;
     let met = format!(
-        "{} scenarios, {} persistence points; bytes promoted by flush {flushed}, by compaction {promoted}, retained {retained}",
-        tally.scenarios, tally.points
+        "{} scenarios, {} persistence points, {} of a second loss during recovery; bytes promoted by flush {flushed}, by compaction {promoted}, retained {retained}",
+        tally.scenarios, tally.points, tally.in_recovery
     );
     Ok(Done { count: tally.images, met })
 }

@@ -37,7 +37,7 @@ struct Found {
     last: Least,
 }
 
-/// Opens the image of `point` and checks every promise; how many images were opened.
+/// Opens the image of `point` and checks every promise; how many images of a second power loss were opened, too.
 pub(super) fn check(
     setup: Setup,
     recorded: &Recorded,
@@ -53,8 +53,8 @@ pub(super) fn check(
     let (first_life, points) = (world.disk.log(), world.disk.points());
     checkpoints(setup, recorded, &world, point)?;
     reopened(setup, recorded, &world, Least { after: true, ..found.first })?;
-    let mut images = 1;
-    for step in 0..if again { AGAIN } else { 0 } {
+    let losses = if again { AGAIN } else { 0 };
+    for step in 0..losses {
         let spread = points / AGAIN + 1;
         let again_at = (usize::try_from(seed).unwrap_or(0) + step * spread) % (points + 1);
         let model = super::model_of((seed + step as u64) % 5);
@@ -63,9 +63,8 @@ pub(super) fn check(
         let least = Least { after: false, ..found.first };
         reopened(setup, recorded, &world, least)
             .map_err(|what| format!("power lost again at point {again_at} of recovery, {model:?}: {what}"))?;
-        images += 1;
     }
-    Ok(images)
+    Ok(losses as u64)
 }
 
 /// What had been acknowledged by `point` and must have survived.

@@ -156,6 +156,8 @@ pub struct Tally {
     pub points: u64,
     /// Images opened, those of a second power loss during recovery included.
     pub images: u64,
+    /// Of these, of a second power loss.
+    pub in_recovery: u64,
     /// Bytes that scenarios promoted by flush, promoted by compaction, and retained.
     pub moved_bytes: [u64; 3],
 }
@@ -166,6 +168,7 @@ impl Tally {
         self.scenarios += other.scenarios;
         self.points += other.points;
         self.images += other.images;
+        self.in_recovery += other.in_recovery;
         self.moved_bytes.iter_mut().zip(other.moved_bytes).for_each(|(sum, bytes)| *sum += bytes);
     }
 }
@@ -294,7 +297,8 @@ impl Scenario {
         let points = recorded.log.points();
         let from = recorded.from.min(points);
         let moved_bytes = recorded.moved_bytes;
-        let mut tally = Tally { scenarios: 1, points: (points + 1 - from) as u64, images: 0, moved_bytes };
+        let points_met = (points + 1 - from) as u64;
+        let mut tally = Tally { scenarios: 1, points: points_met, moved_bytes, ..Tally::default() };
         let stride = sampling.stride.max(1);
         let own = kelvin_base::hash::hash64_seeded(sampling.seed, self.name.as_bytes());
         let offset = usize::try_from(own % stride as u64).unwrap_or(0);
@@ -303,12 +307,15 @@ impl Scenario {
                 let seed = sampling.seed.wrapping_mul(0x9e37_79b9).wrapping_add(point as u64 * 31 + index);
                 let again = sampling.again_every > 0 && seed.is_multiple_of(sampling.again_every);
                 let model = model_of(index);
-                tally.images += image::check(self.setup, &recorded, point, model, seed, again).map_err(|what| {
+                let checked = image::check(self.setup, &recorded, point, model, seed, again);
+                let in_recovery = checked.map_err(|what| {
                     format!(
                         "{}: power lost after point {point} of {points}, {model:?}, image seed {seed}: {what}\nsteps: {}",
                         self.name, self.told()
                     )
                 })?;
+                tally.images += 1 + in_recovery;
+                tally.in_recovery += in_recovery;
             }
         }
         Ok(tally)
