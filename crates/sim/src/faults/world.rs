@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kelvin::{Durability, Env, Hotness, Options};
 use kelvin_base::{Clock, Executor, ManualClock};
-use kelvin_storage::fault::{EIO, Effect, FaultStorage, Op, Rule};
+use kelvin_storage::fault::FaultStorage;
 use kelvin_storage::memory::MemoryStorage;
 use kelvin_storage::{AlignedBuf, Create, IoMode, Storage};
 
@@ -137,16 +137,10 @@ impl World {
     fn behind_a_gap(setup: Setup, sites: &Arc<Sites>) -> Result<(Self, Oracle), String> {
         let world = Self::new(setup, sites);
         let mut session = Session::of(&world, Oracle::empty());
-        let append = Rule::new(Op::Append, Effect::Error(EIO)).on("*.wal").times(1);
-        let put = |first, durability| scripts::puts(first, 2, durability);
-        session.act_all(&[put(0, Durability::Sync)])?;
+        session.act_all(&[scripts::puts(0, 2, Durability::Sync)])?;
         let kept = session.oracle.clone();
-        session.act_all(&[
-            put(2, Durability::Os),
-            // Goes on in another log.
-            Act::Fail(Victim::Fast, append, vec![put(4, Durability::Os)]),
-            put(6, Durability::Os),
-        ])?;
+        // A batch that fills its memtable, so that the next one goes on in another log.
+        session.act_all(&[scripts::puts(2, 120, Durability::Os), scripts::puts(122, 2, Durability::Os)])?;
         let left = world.well.each_ref().map(|device| Arc::new(device.fork()));
         let cut = || -> io::Result<()> {
             let names = left[0].list(Path::new(FAST))?;
