@@ -33,6 +33,9 @@ const DOUBTS_MAX: usize = 16;
 /// Who is told to come again later waits so long.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// Who keeps to a pace and falls behind makes up for so much.
+const BEHIND_MAX: Duration = Duration::from_millis(100);
+
 /// What it needs for one step.
 pub(super) struct Step<'a> {
     pub(super) db: &'a Db,
@@ -47,6 +50,8 @@ pub(super) struct Client {
     pub(super) held: Vec<Held>,
     db: Option<Db>,
     steps: u64,
+    /// When its next step is due.
+    due: Duration,
 }
 
 impl Client {
@@ -54,7 +59,15 @@ impl Client {
     pub(super) fn new(world: &Arc<World>, me: usize) -> Self {
         let seed = world.setup.seed.wrapping_mul(CLIENTS as u64).wrapping_add(me as u64);
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Self { world: Arc::clone(world), me, random, held: Vec::new(), db: None, steps: 0 }
+        Self {
+            world: Arc::clone(world),
+            me,
+            random,
+            held: Vec::new(),
+            db: None,
+            steps: 0,
+            due: Duration::ZERO,
+        }
     }
 
     /// Loads its keys, and works until all is over.
@@ -71,10 +84,20 @@ impl Client {
                 self.held.clear();
                 self.db = None;
                 world.wait_at_gate();
-            } else if let Err(what) = self.step() {
+                continue;
+            }
+            self.keep_pace();
+            if let Err(what) = self.step() {
                 world.fail(format!("client {}: {what}", self.me));
             }
         }
+    }
+
+    /// Waits until its next step is due.
+    fn keep_pace(&mut self) {
+        let (now, every) = (self.world.now(), self.world.setup.step_every);
+        self.world.clock.sleep(self.due.saturating_sub(now));
+        self.due = self.due.max(now.saturating_sub(BEHIND_MAX)) + every;
     }
 
     /// Does it; `None` if it failed as it may.
@@ -246,5 +269,31 @@ impl Client {
         }
         step.keys.settle(&self.world.maker, !with.is_empty());
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setup::Setup;
+    use super::*;
+
+    #[test]
+    fn who_keeps_to_a_pace_is_never_early_and_makes_up_for_a_moment_only() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dirs = ["fast", "slow"].map(|name| temporary.path().join(name));
+        let every = Duration::from_millis(1);
+        let world = World::new(Setup { step_every: every, ..Setup::of(1, 1, dirs) }).unwrap();
+        let mut client = Client::new(&world, 0);
+        let begun = world.now();
+        client.due = begun;
+        for step in 0..20 {
+            client.keep_pace();
+            assert!(world.now() >= begun + every * step);
+        }
+        world.pause(BEHIND_MAX * 2);
+        let now = world.now();
+        client.keep_pace();
+        assert!(client.due >= now - BEHIND_MAX);
+        world.close().unwrap();
     }
 }

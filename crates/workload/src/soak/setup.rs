@@ -17,6 +17,8 @@ const RESIDENT_JUDGED_S: u64 = 60;
 const GROWTH_JUDGED_S: u64 = 600;
 /// From so many seconds on times of the first and the last quarter are compared.
 const DRIFT_JUDGED_S: u64 = 3_600;
+/// Clients whose times are compared keep to a pace: what a store at its limit takes for an operation says how many wait for it.
+const PACE: Duration = Duration::from_millis(2);
 /// The data is this many times the fast capacity.
 const DATA_OVER_FAST: u64 = 10;
 
@@ -37,6 +39,8 @@ pub struct Setup {
     pub keys: u32,
     /// A round of all faults takes so long.
     pub round: Duration,
+    /// From one operation of a client to its next, at least.
+    pub step_every: Duration,
     /// The longest that an operation on the slow disk may take.
     pub deadline: Duration,
     /// From one sample to the next.
@@ -61,6 +65,7 @@ impl Setup {
             memory: (fast_capacity / 2).max(memory_min),
             keys: u32::try_from(records / CLIENTS as u64).unwrap_or(u32::MAX),
             round,
+            step_every: if seconds < DRIFT_JUDGED_S { Duration::ZERO } else { PACE },
             deadline: (round / 60).clamp(Duration::from_secs(1), Duration::from_secs(5)),
             sample_every: Duration::from_millis((seconds * 1_000 / 600).max(1_000)),
             held: (round / 20).clamp(Duration::from_millis(200), Duration::from_secs(10)),
@@ -127,5 +132,6 @@ mod tests {
         assert!(!setup(20).judges_resident() && setup(900).judges_resident());
         assert!(setup(900).judges_growth() && !setup(900).judges_drift() && setup(3_600).judges_drift());
         assert_eq!(setup(900).sample_every, Duration::from_millis(1_500));
+        assert!(setup(900).step_every.is_zero() && setup(3_600).step_every > Duration::ZERO);
     }
 }
