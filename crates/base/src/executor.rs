@@ -211,10 +211,9 @@ impl Drop for ThreadPool {
             wake.notify_all();
         }
         self.queues.timer.notify_all();
-        let me = std::thread::current().id();
         for thread in self.threads.lock().drain(..) {
             // The last owner may be a job on a pool thread: that thread cannot join itself.
-            if thread.thread().id() != me {
+            if !thread.is_current() {
                 let _ended = thread.join();
             }
         }

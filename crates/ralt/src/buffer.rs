@@ -7,7 +7,6 @@
 //!
 //! Tests stand below, model tests in `buffer/loom_tests.rs`.
 
-use std::cell::Cell;
 
 use kelvin_base::KEY_BYTES_MAX;
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
@@ -133,18 +132,9 @@ pub struct AccessBuffer {
     lost: AtomicU64,
 }
 
-thread_local! {
-    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
 /// The shard of this thread: it follows from the thread's number.
 fn own_shard() -> usize {
-    SHARD.with(|shard| {
-        if shard.get() == usize::MAX {
-            shard.set(usize::try_from(sync::current_number() % SHARDS as u64).unwrap_or(0));
-        }
-        shard.get()
-    })
+    usize::try_from(sync::current_number() % SHARDS as u64).unwrap_or(0)
 }
 
 impl AccessBuffer {

@@ -10,14 +10,13 @@
 //!
 //! Tests stand below.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sync::Mutex;
+use crate::sync::{Local, Mutex};
 
 use super::{Event, EventListener, What};
 use crate::clock::Clock;
@@ -51,11 +50,6 @@ struct Inner {
 /// Where events are posted. Clones are the same one. The default one has no listener, and posting there costs a branch.
 #[derive(Clone, Default)]
 pub struct Events(Option<Arc<Inner>>);
-
-thread_local! {
-    /// This thread is calling a listener.
-    static IS_TELLING: Cell<bool> = const { Cell::new(false) };
-}
 
 impl Events {
     /// Events for `listener`, which a job on `executor` calls.
@@ -95,7 +89,7 @@ impl Events {
     /// Tells the listener all that waits, on this thread, and waits for a call of it that is under way; returns at once if
     /// this thread is called as a listener.
     pub fn settle(&self) {
-        if let Some(inner) = self.0.as_ref().filter(|_| !IS_TELLING.get()) {
+        if let Some(inner) = self.0.as_ref().filter(|_| Local::IsTelling.get() == 0) {
             inner.tell();
         }
     }
@@ -130,9 +124,9 @@ impl Inner {
             }
             let Some(event) = waiting.events.pop_front() else { return };
             drop(waiting);
-            IS_TELLING.set(true);
+            Local::IsTelling.replace(1);
             let outcome = catch_unwind(AssertUnwindSafe(|| self.listener.on_event(&event)));
-            IS_TELLING.set(false);
+            Local::IsTelling.replace(0);
             self.told.fetch_add(1, Ordering::Relaxed);
             if let Err(panic) = outcome {
                 // What a panic carries may panic in its turn when it goes.

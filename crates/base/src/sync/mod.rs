@@ -1,7 +1,8 @@
 //! Threads, locks and waits that a simulation can take into its own hands (DESIGN section 2, point 5).
 //!
 //! On an ordinary thread these are the operating system's, at no cost beside it. A thread of a simulation has [`Turns`]:
-//! of all such threads one runs at a time, and where it would wait it hands its turn on. So the shipped code runs with all its threads,
+//! of all such threads one runs at a time, and where it would wait it hands its turn on. All of them may share one thread of the operating
+//! system's, so what the shipped code keeps for each thread is a [`Local`], or is left as it was found before the turn can go on. So the shipped code runs with all its threads,
 //! the same way each time, and time passes only when all of them wait.
 //!
 //! Invariant: a thread of a simulation never waits for the operating system while it has the turn. A [`Condvar`] that threads of a
@@ -16,6 +17,7 @@ mod lock;
 mod modelled;
 #[cfg(not(loom))]
 mod published;
+mod own;
 mod thread;
 
 use std::cell::RefCell;
@@ -34,16 +36,16 @@ pub use parking_lot::MutexGuard;
 pub use published::{Loaded, Published};
 #[cfg(not(loom))]
 pub use std::sync::atomic;
-pub use thread::{JoinHandle, Scope, ScopedJoinHandle, current_number, scope, spawn};
+pub use own::{Local, Own, current_number};
+pub use thread::{JoinHandle, Scope, ScopedJoinHandle, scope, spawn};
 
-/// Who decides which of a simulation's threads runs. All but `begin` and `enter` are called by the thread that has the turn.
+/// What a thread of a simulation does; it does not panic.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// Who decides which of a simulation's threads runs. All is called by the thread that has the turn.
 pub trait Turns: Send + Sync + Debug {
-    /// There is a thread more, which waits for its first turn; its number. Numbers follow from the order of the calls.
-    fn begin(&self) -> u64;
-    /// Called by thread `number` itself before anything else: returns when it has its first turn.
-    fn enter(&self, number: u64);
-    /// Called by a thread that ends: somebody else has the turn.
-    fn leave(&self);
+    /// There is a thread more, which does `work` from its first turn on; its number. Numbers follow from the order of the calls.
+    fn start(self: Arc<Self>, work: Work) -> u64;
     /// Waits until woken at `place`, or until `at_most` has passed.
     fn wait(&self, place: usize, at_most: Option<Duration>);
     /// Wakes those who wait at `place`: the first, or all.
@@ -75,28 +77,27 @@ fn point_simulated() {
 }
 
 thread_local! {
-    static TURNS: RefCell<Option<(Arc<dyn Turns>, u64)>> = const { RefCell::new(None) };
+    static TURNS: RefCell<Option<Arc<dyn Turns>>> = const { RefCell::new(None) };
 }
 
 /// The turns of the calling thread, if it belongs to a simulation.
 fn turns() -> Option<Arc<dyn Turns>> {
     // Of a thread that is being torn down there is nothing left.
-    TURNS.try_with(|turns| turns.borrow().as_ref().map(|(turns, _)| Arc::clone(turns))).ok().flatten()
+    TURNS.try_with(|turns| turns.borrow().clone()).ok().flatten()
 }
 
-/// Runs `work` as thread `number` of `turns` on the calling thread, from its first turn on.
-pub fn take_part<T>(turns: Arc<dyn Turns>, number: u64, work: impl FnOnce() -> T) -> T {
-    /// Also where `work` panics: the others go on.
-    struct Leaves(Arc<dyn Turns>);
+/// Runs `work` on the calling thread as the first one of `turns`, number 0.
+pub fn take_part<T>(turns: Arc<dyn Turns>, work: impl FnOnce() -> T) -> T {
+    /// Also where `work` panics: the thread is what it was.
+    struct Leaves(Own);
     impl Drop for Leaves {
         fn drop(&mut self) {
             TURNS.with(|turns| *turns.borrow_mut() = None);
-            self.0.leave();
+            let _simulated = self.0.swap();
         }
     }
     IS_SIMULATING.store(true, Ordering::Relaxed);
-    turns.enter(number);
-    TURNS.with(|mine| *mine.borrow_mut() = Some((Arc::clone(&turns), number)));
-    let _leaves = Leaves(turns);
+    TURNS.with(|mine| *mine.borrow_mut() = Some(turns));
+    let _leaves = Leaves(Own::of(0).swap());
     work()
 }

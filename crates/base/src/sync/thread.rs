@@ -1,72 +1,56 @@
 //! Starting threads and waiting for their end.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Result;
 
-use super::{Condvar, Mutex, TURNS, take_part, turns};
+use super::{Condvar, Mutex, Work, current_number, turns};
 
-/// A number of the calling thread's own: in a simulation the same each time.
-pub fn current_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    thread_local! {
-        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    TURNS
-        .with(|turns| turns.borrow().as_ref().map(|(_, number)| *number))
-        .unwrap_or_else(|| NUMBER.with(|number| *number))
-}
-
-/// Tells a simulated thread that another has ended.
-#[derive(Debug, Default)]
-struct Ended {
-    is_over: Mutex<bool>,
+/// What a simulated thread leaves when it ends.
+#[derive(Debug)]
+struct Ended<T> {
+    outcome: Mutex<Option<Result<T>>>,
     changed: Condvar,
 }
 
-impl Ended {
-    fn wait(&self) {
-        let mut is_over = self.is_over.lock();
-        while !*is_over {
-            self.changed.wait(&mut is_over);
+impl<T> Ended<T> {
+    fn end(&self, outcome: Result<T>) {
+        *self.outcome.lock() = Some(outcome);
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) -> Result<T> {
+        let mut outcome = self.outcome.lock();
+        loop {
+            match outcome.take() {
+                Some(outcome) => return outcome,
+                None => self.changed.wait(&mut outcome),
+            }
         }
     }
 }
 
-/// Says so when it is dropped: also where a thread panics.
-struct Ends(Arc<Ended>);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        *self.0.is_over.lock() = true;
-        self.0.changed.notify_all();
-    }
+/// Where a started thread is seen to end: the operating system's, or a simulation's with its number.
+#[derive(Debug)]
+enum Started<H, T> {
+    Thread(H),
+    Simulated(Arc<Ended<T>>, u64),
 }
 
-/// What a thread does that starts: what it was asked to, in the simulation of its parent if that is in one. Beside it how that one sees its end.
-fn of_parent<T>(work: impl FnOnce() -> T) -> (impl FnOnce() -> T, Option<Arc<Ended>>) {
-    let part = turns().map(|turns| {
-        let number = turns.begin();
-        (turns, number, Arc::new(Ended::default()))
-    });
-    let ended = part.as_ref().map(|(_, _, ended)| Arc::clone(ended));
-    let work = move || match part {
-        None => work(),
-        Some((turns, number, ended)) => take_part(turns, number, || {
-            let _ends = Ends(ended);
-            work()
-        }),
-    };
-    (work, ended)
+/// What a simulated thread does that is asked to do `work`, and where that is seen to end.
+fn told<'a, T: Send + 'a>(
+    work: impl FnOnce() -> T + Send + 'a,
+) -> (Box<dyn FnOnce() + Send + 'a>, Arc<Ended<T>>) {
+    let ended = Arc::new(Ended { outcome: Mutex::new(None), changed: Condvar::new() });
+    let told = Arc::clone(&ended);
+    (Box::new(move || told.end(catch_unwind(AssertUnwindSafe(work)))), ended)
 }
 
 /// A thread that was started.
 #[derive(Debug)]
-pub struct JoinHandle<T> {
-    thread: std::thread::JoinHandle<T>,
-    ended: Option<Arc<Ended>>,
-}
+pub struct JoinHandle<T>(Started<std::thread::JoinHandle<T>, T>);
 
 impl<T> JoinHandle<T> {
     /// Waits for the thread's end.
@@ -74,13 +58,18 @@ impl<T> JoinHandle<T> {
     /// # Errors
     /// What the thread panicked with.
     pub fn join(self) -> Result<T> {
-        self.ended.inspect(|ended| ended.wait());
-        self.thread.join()
+        match self.0 {
+            Started::Thread(thread) => thread.join(),
+            Started::Simulated(ended, _) => ended.wait(),
+        }
     }
 
-    /// The thread.
-    pub fn thread(&self) -> &std::thread::Thread {
-        self.thread.thread()
+    /// True on the thread itself, which cannot wait for its own end.
+    pub fn is_current(&self) -> bool {
+        match &self.0 {
+            Started::Thread(thread) => thread.thread().id() == std::thread::current().id(),
+            Started::Simulated(_, number) => *number == current_number(),
+        }
     }
 }
 
@@ -92,13 +81,20 @@ pub fn spawn<T: Send + 'static>(
     name: String,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    let (work, ended) = of_parent(work);
-    Ok(JoinHandle { thread: std::thread::Builder::new().name(name).spawn(work)?, ended })
+    let Some(turns) = turns() else {
+        return Ok(JoinHandle(Started::Thread(std::thread::Builder::new().name(name).spawn(work)?)));
+    };
+    let (work, ended) = told(work);
+    Ok(JoinHandle(Started::Simulated(ended, turns.start(work))))
 }
 
 /// Starts threads that may borrow; see [`scope`].
-#[derive(Clone, Copy, Debug)]
-pub struct Scope<'scope, 'env>(&'scope std::thread::Scope<'scope, 'env>);
+#[derive(Clone, Debug)]
+pub struct Scope<'scope, 'env> {
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    /// Simulated threads that have not ended.
+    running: Arc<AtomicUsize>,
+}
 
 impl<'scope> Scope<'scope, '_> {
     /// Starts a thread of this scope; in a simulation it is one of its threads.
@@ -106,17 +102,27 @@ impl<'scope> Scope<'scope, '_> {
         &self,
         work: impl FnOnce() -> T + Send + 'scope,
     ) -> ScopedJoinHandle<'scope, T> {
-        let (work, ended) = of_parent(work);
-        ScopedJoinHandle { thread: self.0.spawn(work), ended }
+        let Some(turns) = turns() else {
+            return ScopedJoinHandle(Started::Thread(self.scope.spawn(work)));
+        };
+        let (work, ended) = told(work);
+        let running = Arc::clone(&self.running);
+        running.fetch_add(1, Ordering::Relaxed);
+        let work: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || {
+            // When it returns nothing is left of it that borrows.
+            work();
+            running.fetch_sub(1, Ordering::Release);
+        });
+        // SAFETY: only the lifetime is another one. The scope does not end before `running` says that all of these have returned, or with the
+        // process; what was not begun by then is not counted down and keeps it from ending.
+        let work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Work>(work) };
+        ScopedJoinHandle(Started::Simulated(ended, turns.start(work)))
     }
 }
 
 /// A thread of a [`Scope`].
 #[derive(Debug)]
-pub struct ScopedJoinHandle<'scope, T> {
-    thread: std::thread::ScopedJoinHandle<'scope, T>,
-    ended: Option<Arc<Ended>>,
-}
+pub struct ScopedJoinHandle<'scope, T>(Started<std::thread::ScopedJoinHandle<'scope, T>, T>);
 
 impl<T> ScopedJoinHandle<'_, T> {
     /// Waits for the thread's end.
@@ -124,14 +130,35 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     /// What the thread panicked with.
     pub fn join(self) -> Result<T> {
-        self.ended.inspect(|ended| ended.wait());
-        self.thread.join()
+        match self.0 {
+            Started::Thread(thread) => thread.join(),
+            Started::Simulated(ended, _) => ended.wait(),
+        }
     }
 }
 
-/// Runs `work`, whose threads may borrow what outlives it. In a simulation it must join them all.
+/// Waits for the simulated threads of a scope when it is dropped: what they borrow goes next.
+struct WaitsForAll(Arc<AtomicUsize>);
+
+impl Drop for WaitsForAll {
+    fn drop(&mut self) {
+        while self.0.load(Ordering::Acquire) > 0 {
+            let others_go_on = || turns().into_iter().for_each(|turns| turns.give_way(false));
+            if catch_unwind(AssertUnwindSafe(others_go_on)).is_err() {
+                // They wait for ever, and would find what they borrow gone.
+                std::process::abort();
+            }
+        }
+    }
+}
+
+/// Runs `work`, whose threads may borrow what outlives it. In a simulation it should join them all: what else they wait for may not come.
 pub fn scope<'env, T>(work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
-    std::thread::scope(|scope| work(Scope(scope)))
+    std::thread::scope(|scope| {
+        let running = Arc::default();
+        let _waits = WaitsForAll(Arc::clone(&running));
+        work(Scope { scope, running })
+    })
 }
 
 #[cfg(test)]

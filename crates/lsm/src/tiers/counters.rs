@@ -5,9 +5,10 @@
 //!
 //! Tests: `tests.rs` beside.
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use kelvin_base::sync::Local;
 
 /// What an I/O is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,21 +48,21 @@ impl Purpose {
         }
     }
 
+    fn numbered(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Get)
+    }
+
     /// What the calling thread is doing now.
     #[must_use]
     pub fn current() -> Self {
-        CURRENT.get()
+        Self::numbered(Local::Purpose.get())
     }
 
     /// Names what the calling thread does until the answer is dropped. Scopes nest.
     #[must_use]
     pub fn enter(self) -> PurposeScope {
-        PurposeScope { before: CURRENT.replace(self), on_this_thread: PhantomData }
+        PurposeScope { before: Self::numbered(Local::Purpose.replace(self as u8)), on_this_thread: PhantomData }
     }
-}
-
-thread_local! {
-    static CURRENT: Cell<Purpose> = const { Cell::new(Purpose::Get) };
 }
 
 /// While it lives, reads of the thread that made it count as [`Purpose::enter`] said.
@@ -74,7 +75,7 @@ pub struct PurposeScope {
 
 impl Drop for PurposeScope {
     fn drop(&mut self) {
-        CURRENT.set(self.before);
+        Local::Purpose.replace(self.before as u8);
     }
 }
 

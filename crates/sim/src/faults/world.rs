@@ -12,7 +12,7 @@ use kelvin_storage::memory::MemoryStorage;
 use kelvin_storage::{AlignedBuf, Create, IoMode, Storage};
 
 use super::Victim;
-use super::scripts::{self, Act, Begins, Missing, Setup};
+use super::scripts::{self, Begins, Missing, Setup};
 use super::session::Session;
 use super::sites::Sites;
 use crate::executor::SimExecutor;

@@ -1,19 +1,19 @@
 //! A world of its own for the shipped store: threads that take turns, and time that passes when all of them wait.
 //!
-//! Of the threads one has the turn. It keeps it until it waits; the next is who became ready first. When nobody is ready the time jumps to where
+//! The threads are coroutines of the one that runs the world. Of them one has the turn. It keeps it until it waits; the next is who became ready first. When nobody is ready the time jumps to where
 //! the first of those who sleep wakes up. So a run depends on its inputs alone, not on the machine, and takes as long as its computations do.
 //! In a [`World::shuffled`] one a seed says who is next, and whether one who could go on does. In a [`World::held_up`] one some threads, each in
 //! its own measure, do not go on for long though they could, as on a machine that has taken their processor away: meanwhile others come far.
 //! Computing itself takes no time here; who wants it to sleeps for it.
 //!
 //! Invariants: at most one thread runs; `now` never goes back; a thread is in one of `ready`, `busy`, `waiting` (with `asleep` beside it), `held_up` or
-//! has the turn. A wait that nothing can end is a defect of what runs here: the run panics with its stack instead of hanging.
+//! has the turn. A wait that nothing can end is a defect of what runs here: the run panics with its stack instead of hanging. All others that
+//! wait panic before the first thread does, those last that started others: so nobody goes whom somebody else borrows from.
 //! Tests: `tests.rs`.
 
 mod clock;
 mod cores;
-#[cfg(target_os = "linux")]
-mod processor;
+mod fibers;
 #[cfg(test)]
 mod tests;
 
@@ -23,14 +23,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kelvin_base::sync::{self, Turns};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use kelvin_base::sync::{self, Turns, Work};
+use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub use clock::WorldClock;
 pub use cores::Cores;
 
+/// The number of the thread that runs the world.
+const FIRST: usize = 0;
 /// Where nobody can be woken: who waits here sleeps.
 const NOWHERE: usize = 0;
 /// In how many of a million places a thread is held up; one of them for each thread.
@@ -87,8 +89,9 @@ struct Shuffle {
 
 #[derive(Debug, Default)]
 struct Thread {
-    turn: Arc<Condvar>,
     has_left: bool,
+    /// It was told that nothing will end what it waits for.
+    is_given_up: bool,
     holds_per_million: u32,
 }
 
@@ -129,12 +132,18 @@ impl World {
     }
 
     fn run_as<T>(state: State, work: impl FnOnce(&Arc<Self>) -> T) -> T {
-        #[cfg(target_os = "linux")]
-        let _processor = processor::Processor::take();
+        /// Also where `work` panics.
+        struct Ends;
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                fibers::forget();
+            }
+        }
         let world = Arc::new(Self { state: Mutex::new(state), now: AtomicU64::new(0) });
-        let number = world.begin();
-        let turns: Arc<dyn Turns> = world.clone();
-        sync::take_part(turns, number, || work(&world))
+        let first = world.state.lock().add_thread();
+        world.state.lock().running = Some(first);
+        let _ends = Ends;
+        sync::take_part(world.clone(), || work(&world))
     }
 
     /// Time since the start.
@@ -150,28 +159,33 @@ impl World {
 
     /// Ends the world: what waits panics. For who finds that nothing goes on any more though time passes.
     pub fn give_up(&self) {
-        let mut state = self.state.lock();
-        state.is_stuck = true;
-        state.running = None;
-        state.give_turn();
+        self.state.lock().is_stuck = true;
     }
 
-    /// Hands the turn of the calling thread on, and waits until it has it again.
-    fn hand_over(&self, mut state: MutexGuard<'_, State>, me: usize) {
+    /// Hands the turn of the calling thread on; returns once it has it again.
+    fn hand_over<'a>(&'a self, mut state: MutexGuard<'a, State>, me: usize) {
         self.choose(&mut state);
-        state.give_turn();
-        Self::wait_turn(&mut state, me);
+        if state.running != Some(me) {
+            drop(state);
+            if me == FIRST { self.others_go_on() } else { fibers::suspend() }
+            state = self.state.lock();
+        }
+        let is_given_up = state.gives_up(me);
+        drop(state);
+        assert!(
+            !is_given_up,
+            "a wait that nothing will end: every thread waits, and none for time to pass"
+        );
     }
 
-    /// Waits until `me` has the turn.
-    fn wait_turn(state: &mut MutexGuard<'_, State>, me: usize) {
-        let turn = Arc::clone(&state.threads[me].turn);
-        while state.running != Some(me) {
-            assert!(
-                !state.is_stuck,
-                "a wait that nothing will end: every thread waits, and none for time to pass"
-            );
-            turn.wait(state);
+    /// Each of the others goes on in its turn, until the first thread has it again.
+    fn others_go_on(&self) {
+        loop {
+            let next = self.state.lock().running.unwrap_or(FIRST);
+            if next == FIRST {
+                return;
+            }
+            fibers::resume(next);
         }
     }
 
@@ -180,16 +194,20 @@ impl World {
         if state.ready.is_empty() && std::mem::take(&mut state.has_acted) {
             state.retry_busy();
         }
-        if let Some(next) = state.next_ready() {
-            state.running = Some(next);
-            return;
-        }
-        if let Some(next) = state.first_held_up() {
-            state.running = Some(next);
-            return;
-        }
-        state.running = self.first_awake(state);
-        state.is_stuck = state.running.is_none() && state.threads.iter().any(|thread| !thread.has_left);
+        let next = state.next_ready().or_else(|| {
+            if state.is_stuck { None } else { state.first_held_up().or_else(|| self.first_awake(state)) }
+        });
+        state.is_stuck |= next.is_none();
+        state.running = next.or_else(|| state.next_given_up());
+    }
+
+    /// The calling thread ends: somebody else has the turn.
+    fn leave(&self) {
+        let mut state = self.state.lock();
+        let me = state.me();
+        state.threads[me].has_left = true;
+        state.retry_busy();
+        self.choose(&mut state);
     }
 
     /// Lets time pass until the first of those who sleep wakes up.
@@ -205,16 +223,36 @@ impl World {
 }
 
 impl State {
-    /// Wakes up the thread that has the turn; if nobody ever will have it again, all.
-    fn give_turn(&self) {
-        let woken = self
-            .threads
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| self.running.is_none_or(|next| next == *index));
-        for (_, thread) in woken {
-            thread.turn.notify_one();
+    /// A thread more; its number.
+    fn add_thread(&mut self) -> usize {
+        let holds_per_million =
+            self.shuffle.as_mut().filter(|shuffle| shuffle.holds_up).map_or(0, |shuffle| {
+                HOLDS_PER_MILLION[shuffle.random.random_range(0..HOLDS_PER_MILLION.len())]
+            });
+        self.threads.push(Thread { holds_per_million, ..Thread::default() });
+        self.threads.len() - 1
+    }
+
+    /// Of those that wait for ever the next that is told so: threads before those that started them, none twice if it can be helped.
+    fn next_given_up(&self) -> Option<usize> {
+        let me = self.running;
+        let left = self.threads.iter().enumerate().filter(|(_, thread)| !thread.has_left);
+        left.max_by_key(|(number, thread)| (!thread.is_given_up, Some(*number) != me, *number))
+            .map(|(number, _)| number)
+    }
+
+    /// Nothing will end what thread `me` waits for, if it waits.
+    fn gives_up(&mut self, me: usize) -> bool {
+        if !self.is_stuck {
+            return false;
         }
+        self.held_up.retain(|(_, thread)| *thread != me);
+        let waited = self.waiting.len() + self.busy.len();
+        self.waiting.retain(|waiting| waiting.thread != me);
+        self.busy.retain(|thread| *thread != me);
+        let waits = self.waiting.len() + self.busy.len() < waited;
+        self.threads[me].is_given_up |= waits;
+        waits
     }
 
     /// Who of the ready ones is next.
@@ -266,33 +304,19 @@ impl State {
 }
 
 impl Turns for World {
-    fn begin(&self) -> u64 {
-        let mut state = self.state.lock();
-        let number = state.threads.len();
-        let holds_per_million =
-            state.shuffle.as_mut().filter(|shuffle| shuffle.holds_up).map_or(0, |shuffle| {
-                HOLDS_PER_MILLION[shuffle.random.random_range(0..HOLDS_PER_MILLION.len())]
-            });
-        state.threads.push(Thread { holds_per_million, ..Thread::default() });
-        if number == 0 {
-            state.running = Some(0);
-        } else {
+    fn start(self: Arc<Self>, work: Work) -> u64 {
+        let number = {
+            let mut state = self.state.lock();
+            let number = state.add_thread();
             state.ready.push_back(number);
-        }
+            number
+        };
+        let ends = move || {
+            work();
+            self.leave();
+        };
+        fibers::start(number, Box::new(ends));
         number as u64
-    }
-
-    fn enter(&self, number: u64) {
-        Self::wait_turn(&mut self.state.lock(), usize::try_from(number).unwrap_or(usize::MAX));
-    }
-
-    fn leave(&self) {
-        let mut state = self.state.lock();
-        let me = state.me();
-        state.threads[me].has_left = true;
-        state.retry_busy();
-        self.choose(&mut state);
-        state.give_turn();
     }
 
     fn wait(&self, place: usize, at_most: Option<Duration>) {
@@ -340,8 +364,6 @@ impl Turns for World {
         state.standstill += 1;
         if state.standstill > STANDSTILL_MAX {
             state.is_stuck = true;
-            state.running = None;
-            state.give_turn();
             drop(state);
             panic!("somebody does the same again and again, and no time passes");
         }
