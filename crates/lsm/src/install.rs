@@ -4,7 +4,7 @@
 //! inputs marked obsolete, so that their files go when the last reader lets go (RELIABILITY M1, M2, M4). If the
 //! manifest's sync fails, the outcome is unknown: the files of both outcomes stay and the store takes no more
 //! writes. If it could not be appended to (a full disk), nothing changed, and the files of both outcomes stay
-//! until a new manifest could be written: every job asks for that first.
+//! until a new manifest could be written: every job asks for that first, and where none is due it is tried now and then.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -86,10 +86,12 @@ impl Engine {
         versions.wal_number_min().is_some_and(|before| floor > before)
     }
 
-    /// After a failure whose outcome cannot be known nothing may be written any more (RELIABILITY M4).
+    /// After a failure whose outcome cannot be known nothing may be written any more (RELIABILITY M4). What is in doubt is not for ever.
     fn manifest_failed(&self, versions: &VersionSet, error: &Error) {
         if versions.failed().is_some() {
             self.health.stop_writes(error);
+        } else if versions.has_in_doubt() {
+            self.settle_later();
         }
     }
 

@@ -7,7 +7,6 @@
 //!
 //! Tests stand below, model tests in `buffer/loom_tests.rs`.
 
-
 use kelvin_base::KEY_BYTES_MAX;
 use kelvin_base::coding::{get_bytes, get_varint, put_bytes, put_varint};
 use kelvin_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -398,6 +398,12 @@ pub(super) const BUGS: &[Bug] = &[
         "compaction::pick::hot::tests::no_step_of_a_merge_reads_more_than_is_set_aside_for_one",
     ),
     bug(
+        "doubt-is-not-ended-at-rest",
+        LEFT_OVER,
+        Trust,
+        "full_manifest::tables_of_an_edit_that_failed_do_not_stay_in_a_store_at_rest",
+    ),
+    bug(
         "removal-is-not-tried-again",
         LEFT_OVER,
         Trust,

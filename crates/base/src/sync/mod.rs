@@ -15,9 +15,9 @@
 mod lock;
 #[cfg(loom)]
 mod modelled;
+mod own;
 #[cfg(not(loom))]
 mod published;
-mod own;
 mod thread;
 
 use std::cell::RefCell;
@@ -30,13 +30,13 @@ use std::time::Duration;
 pub use lock::{Condvar, Mutex, RwLock};
 #[cfg(loom)]
 pub use modelled::{Condvar, Loaded, Mutex, MutexGuard, Published, RwLock, atomic, model};
+pub use own::{Local, Own, current_number};
 #[cfg(not(loom))]
 pub use parking_lot::MutexGuard;
 #[cfg(not(loom))]
 pub use published::{Loaded, Published};
 #[cfg(not(loom))]
 pub use std::sync::atomic;
-pub use own::{Local, Own, current_number};
 pub use thread::{JoinHandle, Scope, ScopedJoinHandle, scope, spawn};
 
 /// What a thread of a simulation does; it does not panic.

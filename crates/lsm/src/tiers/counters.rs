@@ -61,7 +61,10 @@ impl Purpose {
     /// Names what the calling thread does until the answer is dropped. Scopes nest.
     #[must_use]
     pub fn enter(self) -> PurposeScope {
-        PurposeScope { before: Self::numbered(Local::Purpose.replace(self as u8)), on_this_thread: PhantomData }
+        PurposeScope {
+            before: Self::numbered(Local::Purpose.replace(self as u8)),
+            on_this_thread: PhantomData,
+        }
     }
 }
 

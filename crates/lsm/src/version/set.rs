@@ -531,6 +531,12 @@ impl VersionSet {
         self.in_doubt.contains(&(tier, number))
     }
 
+    /// True if any table is.
+    #[must_use]
+    pub const fn has_in_doubt(&self) -> bool {
+        !self.in_doubt.is_empty()
+    }
+
     /// Tables that were in doubt and are known to be in no version now, for removal. Each is told once.
     #[must_use]
     pub fn take_refuted(&mut self) -> Vec<(Tier, u64)> {

@@ -154,3 +154,33 @@ fn keyspaces_are_neither_made_nor_dropped_by_an_edit_that_finds_the_disk_full() 
         assert_eq!(db.keyspace("kept").unwrap().get(b"after").unwrap(), None);
     }
 }
+
+#[test]
+fn tables_of_an_edit_that_failed_do_not_stay_in_a_store_at_rest() {
+    for operations in REFUSALS {
+        let rig = Rig::new();
+        let db = Db::open(rig.filled()).unwrap();
+        let named = tables(&rig);
+        // A compaction asked for by hand: once it has failed nothing is due.
+        refuse(&rig, operations);
+        db.compact_range(None, None).unwrap_err();
+        rig.let_time_pass();
+        assert!(tables(&rig) > named, "what is in doubt stays while the disk is full");
+        rig.fast.clear();
+        for _ in 0..3 {
+            rig.let_time_pass();
+        }
+        db.wait_idle().unwrap();
+        assert_no_table_too_many(&rig, &db);
+        assert_filled(&db, 'a', 200);
+        // Nor is anything written once a store is closed.
+        refuse(&rig, operations);
+        db.compact_range(None, None).unwrap_err();
+        db.close().unwrap();
+        rig.fast.clear();
+        let manifests = || rig.files(crate::rig::FAST, ".manifest");
+        let left = manifests();
+        rig.let_time_pass();
+        assert_eq!(manifests(), left, "the directory may be another process's by now");
+    }
+}

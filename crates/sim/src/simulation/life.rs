@@ -74,6 +74,14 @@ struct Sky {
     trace: u64,
 }
 
+/// A store that was opened.
+pub struct Opened {
+    /// It.
+    pub db: Db,
+    /// When the disks were well again, if they were not while it was opened: what it did then may have failed.
+    pub fair_since: Option<Duration>,
+}
+
 /// See the module.
 pub struct Life<'a> {
     /// The store.
@@ -87,11 +95,18 @@ pub struct Life<'a> {
 }
 
 impl<'a> Life<'a> {
-    /// `db` on `disks`, which are well; `trace` is what was seen so far.
-    pub fn new(db: Db, machine: &'a Machine, disks: &'a Disks, clients: usize, trace: u64) -> Self {
+    /// A store on `disks`, which are well; `trace` is what was seen so far.
+    pub fn new(
+        Opened { db, fair_since }: Opened,
+        machine: &'a Machine,
+        disks: &'a Disks,
+        clients: usize,
+        trace: u64,
+    ) -> Self {
         let clock = Arc::clone(&machine.clock);
         let sky = Sky {
-            fair_since: Some(clock.now()),
+            was_foul: fair_since.is_some(),
+            fair_since: Some(fair_since.unwrap_or_else(|| clock.now())),
             at_work: vec![None; clients],
             clients_left: clients,
             trace,

@@ -24,7 +24,7 @@ use kelvin_storage::crash::CrashModel;
 pub use case::{Case, shrunk};
 use client::{Client, Kept, Shown};
 use disks::Disks;
-use life::{GRACE, Life, Stop};
+use life::{GRACE, Life, Opened, Stop};
 use rand::RngExt;
 use weather::{Ending, Fault, Turn, random_of};
 
@@ -171,8 +171,8 @@ impl<'a> Simulation<'a> {
     fn run(mut self, turns: &std::sync::atomic::AtomicU64) -> Result<Tally, String> {
         let mut before = Before { kept: Kept::All, faults: Vec::new(), again: Vec::new() };
         loop {
-            let db = self.open(before)?;
-            let ended = self.live(db);
+            let opened = self.open(before)?;
+            let ended = self.live(opened);
             turns.store(self.turn, std::sync::atomic::Ordering::Relaxed);
             match ended.map_err(|what| format!("[{}] {what}", self.machine.configuration.name))? {
                 Some(next) => before = next,
@@ -197,7 +197,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Opens what the life before left, through further crashes, and finds out what of it is there.
-    fn open(&mut self, before: Before) -> Result<Db, String> {
+    fn open(&mut self, before: Before) -> Result<Opened, String> {
         let Before { kept, faults, again } = before;
         for delay in again {
             self.open_and_crash(kept, delay)?;
@@ -206,10 +206,11 @@ impl<'a> Simulation<'a> {
             faults.iter().for_each(|fault| fault.begin(&self.disks));
             let opened = self.open_store();
             self.disks.clear();
+            let fair_since = Some(self.machine.clock.now());
             self.machine.clock.sleep(GRACE);
             if let Ok(db) = opened {
                 match self.settle_raw(&db, kept) {
-                    Ok(()) => return Ok(db),
+                    Ok(()) => return Ok(Opened { db, fair_since }),
                     // What a store opened on bad disks cannot read then, one opened on good ones must.
                     Err(Stop::Refused(_)) => drop(db.close()),
                     Err(Stop::Wrong(what)) => return Err(format!("opened on bad disks: {what}")),
@@ -219,7 +220,7 @@ impl<'a> Simulation<'a> {
         let opened = self.open_store();
         let db = opened.map_err(|error| format!("opening on disks that are well: {error}"))?;
         self.settle(&db, kept)?;
-        Ok(db)
+        Ok(Opened { db, fair_since: None })
     }
 
     /// Opens the store, and lets the power fail after `delay`.
@@ -286,10 +287,10 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// Lets the clients work on `db` until they are done (`None`) or the life ends.
-    fn live(&mut self, db: Db) -> Result<Option<Before>, String> {
+    /// Lets the clients work on the store until they are done (`None`) or the life ends.
+    fn live(&mut self, opened: Opened) -> Result<Option<Before>, String> {
         let disks = self.disks.clone();
-        let life = Life::new(db, &self.machine, &disks, self.clients.len(), self.tally.trace);
+        let life = Life::new(opened, &self.machine, &disks, self.clients.len(), self.tally.trace);
         let (case, turn) = (self.case, &mut self.turn);
         let mut next_turn = || loop {
             let number = *turn;

@@ -167,15 +167,16 @@ impl World {
         self.choose(&mut state);
         if state.running != Some(me) {
             drop(state);
-            if me == FIRST { self.others_go_on() } else { fibers::suspend() }
+            if me == FIRST {
+                self.others_go_on()
+            } else {
+                fibers::suspend()
+            }
             state = self.state.lock();
         }
         let is_given_up = state.gives_up(me);
         drop(state);
-        assert!(
-            !is_given_up,
-            "a wait that nothing will end: every thread waits, and none for time to pass"
-        );
+        assert!(!is_given_up, "a wait that nothing will end: every thread waits, and none for time to pass");
     }
 
     /// Each of the others goes on in its turn, until the first thread has it again.
