@@ -214,11 +214,6 @@ impl Files {
             _ => error,
         }
     }
-
-    /// Gives the block cache what the other parts leave of the memory limit.
-    pub fn share_memory(&self) {
-        self.memory.share();
-    }
 }
 
 /// A table's file name.

@@ -13,7 +13,7 @@ use kelvin_base::sync::MutexGuard;
 use kelvin_base::{Error, Result, Tier, seeded_bug};
 
 use crate::db::engine::Engine;
-use crate::memory::MemoryPart;
+use crate::memory::Counted;
 use crate::memtable::MemTable;
 use crate::space::{Space, on_disk_bytes};
 use crate::version::{Edit, TableFile, Version, VersionSet};
@@ -122,18 +122,20 @@ impl Engine {
 
     /// Counts what is in memory anew, and gives the block cache what is left.
     pub(crate) fn refresh_memory(&self) {
-        let keyspaces = self.keyspaces.load();
-        let memtables = |one: &Arc<KeyspaceState>| {
-            let view = one.peek();
-            // What a chunk has room for is not resident before it is used.
-            view.memtables().map(|mem| mem.memory_bytes() + mem.fragment_bytes()).sum::<u64>()
-        };
-        let open: u64 = keyspaces.iter().map(|one| one.peek().mem.memory_bytes()).sum();
-        let growth_bytes = self.open_memtables_bytes_max(&keyspaces).saturating_sub(open);
-        self.files.memory.set_memtables(keyspaces.iter().map(memtables).sum(), growth_bytes);
-        let known = |one: &Arc<KeyspaceState>| one.peek().version.known_bytes();
-        self.files.memory.set(MemoryPart::Tables, keyspaces.iter().map(known).sum());
-        self.files.share_memory();
+        self.files.memory.recount(|| {
+            let keyspaces = self.keyspaces.load();
+            let memtables = |one: &Arc<KeyspaceState>| {
+                let view = one.peek();
+                // What a chunk has room for is not resident before it is used.
+                view.memtables().map(|mem| mem.memory_bytes() + mem.fragment_bytes()).sum::<u64>()
+            };
+            let open: u64 = keyspaces.iter().map(|one| one.peek().mem.memory_bytes()).sum();
+            Counted {
+                memtables_bytes: keyspaces.iter().map(memtables).sum(),
+                growth_bytes: self.open_memtables_bytes_max(&keyspaces).saturating_sub(open),
+                tables_bytes: keyspaces.iter().map(|one| one.peek().version.known_bytes()).sum(),
+            }
+        });
     }
 
     pub(crate) fn install_new_keyspace(&self, edit: &Edit, id: u32) -> Result<Arc<Version>> {

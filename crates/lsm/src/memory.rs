@@ -8,7 +8,7 @@
 //! - B3 Whoever takes memory charges it first; cache and tables have made room for it when [`MemoryBudget::charge`] returns.
 //!   So the parts never exceed the limit together, unless the others alone leave less than the two least sizes:
 //!   `derive` sizes them so that they do not.
-//! - B4 What is given back is the cache's at the next [`MemoryBudget::share`], which every install calls.
+//! - B4 What is given back is the cache's when memory is next counted ([`MemoryBudget::recount`]), after every install.
 //! - B5 Locks are taken in the order sharing, open tables; whoever holds the latter charges nothing.
 //!
 //! Promise 11. Tests stand below and in `tests/trust/memory.rs`.
@@ -69,6 +69,17 @@ impl MemoryPart {
             Self::Promotion => "promotion",
         }
     }
+}
+
+/// What is counted and not charged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// What memtables use, bytes.
+    pub memtables_bytes: u64,
+    /// By how much the open ones may grow before they are counted again, bytes.
+    pub growth_bytes: u64,
+    /// What is known of every table, bytes.
+    pub tables_bytes: u64,
 }
 
 /// What yields to the others: the block cache.
@@ -168,15 +179,17 @@ impl MemoryBudget {
         self.0.total_max.load(Ordering::Relaxed)
     }
 
-    /// Sets what `part` uses; for parts that know their own size.
-    pub fn set(&self, part: MemoryPart, bytes: u64) {
-        self.0.parts[part as usize].store(bytes, Ordering::Relaxed);
-    }
-
-    /// Sets what memtables use, and by how much the open ones may grow before they are counted again.
-    pub fn set_memtables(&self, used_bytes: u64, growth_bytes: u64) {
-        self.set(MemoryPart::Memtables, used_bytes);
-        self.0.memtable_growth_bytes.store(growth_bytes, Ordering::Relaxed);
+    /// Counts anew what is not charged, as `count` says, and gives the cache what is left. Who charges meanwhile waits: else it could make
+    /// room for one count, and find another one beside it.
+    pub fn recount(&self, count: impl FnOnce() -> Counted) {
+        let _alone = self.0.sharing.lock();
+        let counted = count();
+        let set = |part: MemoryPart, bytes| self.0.parts[part as usize].store(bytes, Ordering::Relaxed);
+        set(MemoryPart::Memtables, counted.memtables_bytes);
+        set(MemoryPart::Tables, counted.tables_bytes);
+        self.0.memtable_growth_bytes.store(counted.growth_bytes, Ordering::Relaxed);
+        self.make_room(0);
+        self.note_total();
     }
 
     /// Counts `bytes` for `part` until the answer is dropped. Cache and tables have made room when this returns.
@@ -297,11 +310,14 @@ mod tests {
     fn memtables_count_with_what_they_hold_and_what_the_open_ones_may_grow_by() {
         let budget = budget();
         assert_eq!(budget.cache_capacity(), 34 * MIB, "before they were counted: all of their budget");
-        budget.set_memtables(MIB, 3 * MIB);
+        let recount = |memtables_bytes, growth_bytes| {
+            budget.recount(|| Counted { memtables_bytes, growth_bytes, tables_bytes: 0 });
+        };
+        recount(MIB, 3 * MIB);
         assert_eq!(budget.cache_capacity(), 46 * MIB);
-        budget.set_memtables(12 * MIB, 4 * MIB);
+        recount(12 * MIB, 4 * MIB);
         assert_eq!(budget.cache_capacity(), 34 * MIB);
-        budget.set_memtables(20 * MIB, 4 * MIB);
+        recount(20 * MIB, 4 * MIB);
         assert_eq!(budget.cache_capacity(), 26 * MIB);
     }
 
@@ -378,13 +394,28 @@ mod tests {
         assert_eq!((pinned(), cache.used_bytes()), (30 * MIB, 4 * MIB), "34 MiB for both of them");
         let writer = budget.charge(MemoryPart::Writers, 2 * MIB + 1);
         assert_eq!((pinned(), cache.used_bytes()), (27 * MIB, 5 * MIB - 1), "only whole tables go");
-        // Memtables are counted, not charged: who counts them shares.
-        budget.set_memtables(20 * MIB, 0);
-        budget.share();
+        budget.recount(|| Counted { memtables_bytes: 20 * MIB, ..Counted::default() });
         assert_eq!((pinned(), cache.used_bytes()), (23 * MIB, 5 * MIB - 1));
         drop(writer);
         budget.share();
         assert_eq!((pinned(), cache.used_bytes()), (23 * MIB, 7 * MIB), "the cache has what nobody opens");
+        assert_eq!(budget.total_max(), 50 * MIB);
+    }
+
+    #[test]
+    fn what_is_counted_and_what_is_charged_at_once_never_exceed_the_limit_together() {
+        let (budget, ..) = yielding();
+        std::thread::scope(|scope| {
+            let counting = scope.spawn(|| {
+                for round in 0..20_000 {
+                    let tables_bytes = MIB * (1 + round % 2);
+                    budget.recount(|| Counted { tables_bytes, ..Counted::default() });
+                }
+            });
+            while !counting.is_finished() {
+                drop(budget.charge(MemoryPart::Readers, MIB));
+            }
+        });
         assert_eq!(budget.total_max(), 50 * MIB);
     }
 
