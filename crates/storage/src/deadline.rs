@@ -415,6 +415,10 @@ impl Storage for DeadlineStorage {
     fn free_space(&self, dir: &Path) -> io::Result<u64> {
         self.on(dir, |inner, dir| inner.free_space(dir))
     }
+
+    fn has_unanswered(&self) -> bool {
+        self.shared.workers.state.lock().given_up > 0
+    }
 }
 
 #[cfg(test)]

@@ -196,4 +196,8 @@ pub trait Storage: Send + Sync + Debug {
     /// # Errors
     /// The operating system's error.
     fn free_space(&self, dir: &Path) -> io::Result<u64>;
+    /// True while an operation is under way whose caller was told that it did not end in time: what it does will be there later.
+    fn has_unanswered(&self) -> bool {
+        false
+    }
 }

@@ -404,6 +404,12 @@ pub(super) const BUGS: &[Bug] = &[
         "full_manifest::tables_of_an_edit_that_failed_do_not_stay_in_a_store_at_rest",
     ),
     bug(
+        "late-file-stays",
+        LEFT_OVER,
+        Trust,
+        "slow_away::a_file_that_a_hanging_disk_makes_after_all_does_not_stay",
+    ),
+    bug(
         "removal-is-not-tried-again",
         LEFT_OVER,
         Trust,

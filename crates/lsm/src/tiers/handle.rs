@@ -317,6 +317,12 @@ impl TierHandle {
         }
     }
 
+    /// True while an operation that was given up is under way: what it does will be there later.
+    #[must_use]
+    pub fn has_unanswered(&self) -> bool {
+        self.0.storage.has_unanswered()
+    }
+
     /// Names in the tier's directory, sorted.
     ///
     /// # Errors

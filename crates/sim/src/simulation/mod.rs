@@ -20,6 +20,8 @@ use kelvin::{Db, Env, Options};
 use kelvin_base::sync::{self, Mutex};
 use kelvin_base::{Clock, ThreadPool};
 use kelvin_storage::crash::CrashModel;
+use kelvin_storage::deadline::Deadline;
+use kelvin_storage::{DeadlineStorage, Storage};
 
 pub use case::{Case, shrunk};
 use client::{Client, Kept, Shown};
@@ -108,6 +110,12 @@ impl Machine {
             .map_err(|error| kelvin::Error::io("starting threads", &dirs[0], error))?;
         let [fast, slow] = disks.seen.clone();
         let clock = Arc::clone(&self.clock);
+        // As by default, and as where it is turned off.
+        let slow: Arc<dyn Storage> = if random_of(self.seed, "deadline", 0).random() {
+            Arc::new(DeadlineStorage::new(slow, Deadline::new(SLOW_DEADLINE), Arc::clone(&clock)))
+        } else {
+            slow
+        };
         let env = Env { fast, slow, clock, executor: Arc::new(pool), seed: self.seed };
         Ok(base(self.configuration, &dirs[0], &dirs[1]).env(env))
     }
@@ -142,6 +150,9 @@ struct Simulation<'a> {
     /// So far; the number of crashes is also their seeds'.
     tally: Tally,
 }
+
+/// The longest that an operation of the slow disk may take where there is a limit: shorter than it hangs.
+const SLOW_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How the life before ended.
 struct Before {

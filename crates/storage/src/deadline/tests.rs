@@ -90,6 +90,24 @@ fn no_more_than_the_allowed_workers_hang() {
 }
 
 #[test]
+fn what_is_given_up_is_unanswered_until_it_ends() {
+    let (fault, clock, storage) = hanging();
+    fault.add(Rule::new(Op::Create, Effect::Stall));
+    let create = || storage.create(Path::new(NAME), Create::new(IoMode::Buffered));
+    assert_eq!(kind(hung((&fault, &clock), 1, create)), io::ErrorKind::TimedOut);
+    fault.clear();
+    clock.advance(Duration::from_secs(1));
+    let removed = storage.remove(Path::new(NAME));
+    assert!(storage.has_unanswered(), "another call was answered");
+    assert_eq!(kind(removed), io::ErrorKind::NotFound);
+    fault.release();
+    while storage.has_unanswered() {
+        std::thread::yield_now();
+    }
+    assert!(storage.exists(Path::new(NAME)).unwrap());
+}
+
+#[test]
 fn a_call_waits_for_a_busy_worker_unless_all_are_given_up() {
     let (fault, _clock, storage) = hanging();
     fault.add(Rule::new(Op::Exists, Effect::Stall));
