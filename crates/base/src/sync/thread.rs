@@ -163,6 +163,7 @@ pub fn scope<'env, T>(work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Own, Turns, take_part};
     use super::*;
 
     #[test]
@@ -181,6 +182,86 @@ mod tests {
     fn a_panic_is_the_joiners() {
         let handle = spawn("one".to_string(), || panic!("expected by the test")).unwrap();
         assert!(handle.join().is_err());
+    }
+
+    /// A simulation whose threads do all their work while somebody else waits, the last one first.
+    #[derive(Debug, Default)]
+    struct Nested(parking_lot::Mutex<Vec<(u64, Pending)>>);
+
+    struct Pending(Option<Work>);
+
+    impl std::fmt::Debug for Pending {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_tuple("Pending").field(&self.0.is_some()).finish()
+        }
+    }
+
+    impl Nested {
+        fn others_go_on(&self) {
+            let next =
+                self.0.lock().iter_mut().rev().find_map(|(number, work)| Some((*number, work.0.take()?)));
+            if let Some((number, work)) = next {
+                let me = Own::of(number).swap();
+                work();
+                let _its = me.swap();
+            }
+        }
+    }
+
+    impl Turns for Nested {
+        fn start(self: Arc<Self>, work: Work) -> u64 {
+            let mut threads = self.0.lock();
+            let number = threads.len() as u64 + 1;
+            threads.push((number, Pending(Some(work))));
+            number
+        }
+
+        fn wait(&self, _place: usize, _at_most: Option<std::time::Duration>) {
+            self.others_go_on();
+        }
+
+        fn wake(&self, _place: usize, _all: bool) {}
+
+        fn give_way(&self, _has_acted: bool) {
+            self.others_go_on();
+        }
+    }
+
+    #[test]
+    fn simulated_threads_are_joined_and_have_numbers_of_their_own() {
+        let numbers = take_part(Arc::new(Nested::default()), || {
+            let threads = [(); 2].map(|()| spawn("one".to_string(), current_number).unwrap());
+            assert!(threads.iter().all(|thread| !thread.is_current()));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(numbers, [1, 2]);
+        let panics = || spawn("one".to_string(), || panic!("expected by the test")).unwrap().join();
+        assert!(take_part(Arc::new(Nested::default()), panics).is_err());
+    }
+
+    #[test]
+    fn a_scope_ends_after_all_simulated_threads_that_borrow_joined_or_not_and_after_a_panic() {
+        let borrowed = parking_lot::Mutex::new(Vec::new());
+        let one_of = |number: usize| borrowed.lock().push(number);
+        take_part(Arc::new(Nested::default()), || {
+            let sum = scope(|scope| {
+                let _not_joined = scope.spawn(|| one_of(1));
+                scope.spawn(|| one_of(2)).join().unwrap();
+                scope.spawn(|| 3).join().unwrap()
+            });
+            assert_eq!(sum, 3);
+            let own = [4, 5];
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                scope(|scope| {
+                    own.iter().for_each(|number| drop(scope.spawn(|| one_of(*number))));
+                    panic!("expected by the test");
+                });
+            }));
+            assert!(panicked.is_err());
+        });
+        let mut all = borrowed.into_inner();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 4, 5]);
     }
 
     #[test]
