@@ -371,18 +371,23 @@ impl Engine {
         }
     }
 
-    /// Lets work of `kind` go on after `delay`.
-    fn hold(&self, kind: Kind, delay: Duration) {
+    /// Does `then` after `delay`, unless the store has gone by then.
+    fn after(&self, delay: Duration, then: impl FnOnce(&Self) + Send + 'static) {
         let engine = self.me.clone();
         self.env.executor.spawn_after(
             delay,
             Lane::Housekeeping,
             Box::new(move || {
                 if let Some(engine) = engine.upgrade() {
-                    engine.try_again(kind);
+                    then(&engine);
                 }
             }),
         );
+    }
+
+    /// Lets work of `kind` go on after `delay`.
+    fn hold(&self, kind: Kind, delay: Duration) {
+        self.after(delay, move |engine| engine.try_again(kind));
     }
 
     /// Plans to end the doubt that a failed edit left: no job that would do it may be due, and its tables take room. To be asked after each failure.
@@ -395,16 +400,7 @@ impl Engine {
     }
 
     fn settle_after(&self, delay: Duration) {
-        let engine = self.me.clone();
-        self.env.executor.spawn_after(
-            delay,
-            Lane::Housekeeping,
-            Box::new(move || {
-                if let Some(engine) = engine.upgrade() {
-                    engine.settle_now(delay);
-                }
-            }),
-        );
+        self.after(delay, move |engine| engine.settle_now(delay));
     }
 
     /// Ends the doubt, or will try to again after longer than it `waited`. A store that is closed meanwhile waits for it, as for jobs.

@@ -142,9 +142,10 @@ struct WaitsForAll(Arc<AtomicUsize>);
 
 impl Drop for WaitsForAll {
     fn drop(&mut self) {
-        while self.0.load(Ordering::Acquire) > 0 {
+        let are_left = || self.0.load(Ordering::Acquire) > 0;
+        while are_left() {
             let others_go_on = || turns().into_iter().for_each(|turns| turns.give_way(false));
-            if catch_unwind(AssertUnwindSafe(others_go_on)).is_err() {
+            if catch_unwind(AssertUnwindSafe(others_go_on)).is_err() && are_left() {
                 // They wait for ever, and would find what they borrow gone.
                 std::process::abort();
             }

@@ -127,6 +127,37 @@ fn nor_is_a_lock_that_nobody_lets_go() {
 }
 
 #[test]
+fn who_waits_for_ever_panics_before_those_that_lend_him_something_go() {
+    /// Says when it goes.
+    struct Lent<'a>(&'a Mutex<Vec<&'static str>>, &'static str);
+    impl Drop for Lent<'_> {
+        fn drop(&mut self) {
+            self.0.lock().push(self.1);
+        }
+    }
+    for is_joined in [false, true] {
+        let told = Mutex::new(Vec::new());
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            World::run(|_| {
+                let never = (Mutex::new(()), Condvar::new());
+                let (never, lent) = (&never, Lent(&told, "lent"));
+                sync::scope(|scope| {
+                    let thread = scope.spawn(|| {
+                        let _held = Lent(lent.0, "borrowed");
+                        never.1.wait(&mut never.0.lock());
+                    });
+                    if is_joined {
+                        thread.join().unwrap();
+                    }
+                });
+            });
+        }));
+        assert_eq!(panicked.is_err(), is_joined, "the joiner's panic");
+        assert_eq!(told.into_inner(), ["borrowed", "lent"]);
+    }
+}
+
+#[test]
 fn whoever_the_order_of_threads_lets_wait_for_a_lock_gets_it() {
     // Two take one lock and then another; one takes the second and a third, lets go of both, and takes the first.
     for seed in 0..200 {
