@@ -48,37 +48,30 @@ impl Purpose {
         }
     }
 
-    fn numbered(number: u8) -> Self {
-        Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Get)
-    }
-
     /// What the calling thread is doing now.
     #[must_use]
     pub fn current() -> Self {
-        Self::numbered(Local::Purpose.get())
+        Self::ALL.get(usize::from(Local::Purpose.get())).copied().unwrap_or(Self::Get)
     }
 
     /// Names what the calling thread does until the answer is dropped. Scopes nest.
     #[must_use]
     pub fn enter(self) -> PurposeScope {
-        PurposeScope {
-            before: Self::numbered(Local::Purpose.replace(self as u8)),
-            on_this_thread: PhantomData,
-        }
+        PurposeScope { before: Local::Purpose.replace(self as u8), on_this_thread: PhantomData }
     }
 }
 
 /// While it lives, reads of the thread that made it count as [`Purpose::enter`] said.
 #[derive(Debug)]
 pub struct PurposeScope {
-    before: Purpose,
+    before: u8,
     /// Not `Send`: it restores the thread that made it.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl Drop for PurposeScope {
     fn drop(&mut self) {
-        Local::Purpose.replace(self.before as u8);
+        Local::Purpose.replace(self.before);
     }
 }
 

@@ -104,18 +104,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Operations of the slow disk have a deadline, as by default, and not as where it is turned off.
-    fn has_deadline(&self) -> bool {
-        random_of(self.seed, "deadline", 0).random()
-    }
-
     /// Options of a store in `dirs` of `disks`, with threads of its own.
     fn options(&self, disks: &Disks, dirs: &[PathBuf; 2]) -> kelvin::Result<Options> {
         let pool = ThreadPool::on(Arc::clone(&self.clock), 1, 2, 1)
             .map_err(|error| kelvin::Error::io("starting threads", &dirs[0], error))?;
         let [fast, slow] = disks.seen.clone();
         let clock = Arc::clone(&self.clock);
-        let slow: Arc<dyn Storage> = if self.has_deadline() {
+        // As by default, and as where it is turned off.
+        let slow: Arc<dyn Storage> = if random_of(self.seed, "deadline", 0).random() {
             Arc::new(DeadlineStorage::new(slow, Deadline::new(SLOW_DEADLINE), Arc::clone(&clock)))
         } else {
             slow
@@ -151,8 +147,6 @@ struct Simulation<'a> {
     clients: Vec<Client>,
     /// The next turn of the weather.
     turn: u64,
-    /// A store was closed that may have given up what the disk does yet: a file made after the next opening goes at the one after that.
-    may_come_late: bool,
     /// So far; the number of crashes is also their seeds'.
     tally: Tally,
 }
@@ -181,7 +175,6 @@ impl<'a> Simulation<'a> {
             disks: Disks::new(Arc::clone(clock), case.seed),
             clients: (0..case.clients).map(|number| Client::new(case.seed, number)).collect(),
             turn: 0,
-            may_come_late: false,
             tally: Tally { cases: 1, ..Tally::default() },
         }
     }
@@ -380,7 +373,6 @@ impl<'a> Simulation<'a> {
         // What it had in memory is lost if it cannot be written.
         let kept = if db.close().is_ok() { Kept::All } else { Kept::Os };
         self.disks.clear();
-        self.may_come_late |= self.machine.has_deadline();
         Before { kept, faults, again: Vec::new() }
     }
 
@@ -401,9 +393,7 @@ impl<'a> Simulation<'a> {
                 Ok(()) => {
                     audit(&db).map_err(told)?;
                     let tables = self.disks.tables(Self::dirs()).map_err(told)?;
-                    if is_last || !self.may_come_late {
-                        tables_are_named(&db, &tables).map_err(told)?;
-                    }
+                    tables_are_named(&db, &tables).map_err(told)?;
                     is_sound(&db).map_err(told)?;
                 }
                 Err(error) if error.kind() == kelvin::ErrorKind::ReadOnly && !is_last => {}
