@@ -10,6 +10,9 @@
 //! - A worker owns all that its operation touches: buffers move to it and come back, so a late end harms nobody.
 //! - A writer whose operation timed out is gone; later calls on it answer `TimedOut`.
 //! - At most [`Deadline::workers_max`] threads, hung ones included; with none to spare a call fails at once.
+//! - A file lock that is let go of is held on until no operation is under way whose caller was told that it did not end:
+//!   who takes the lock next may rely on it that nobody else changes what it guards. (The kernel does the same for a
+//!   process that ends: its descriptors live as long as a thread of it that hangs.)
 //! - At most [`Deadline::idle_max`] of them wait for work: each takes a stack, and what the allocator keeps for it.
 //!
 //! Time is the injected clock's, except where the file itself bounds a read. Tests: `deadline/tests.rs` and `tests/conformance.rs`.
@@ -25,7 +28,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use kelvin_base::sync::{self, Condvar, Mutex};
-use kelvin_base::{Clock, Job, Signal};
+use kelvin_base::{Clock, Job, Signal, seeded_bug};
 
 use crate::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
 
@@ -71,6 +74,8 @@ struct WorkersState {
     total: usize,
     /// Jobs that were given up and have not ended.
     given_up: usize,
+    /// Let go of while there were such jobs.
+    locks: Vec<Box<dyn FileLock>>,
     stopping: bool,
 }
 
@@ -89,6 +94,12 @@ fn work(workers: &Workers, idle_max: usize) {
             fate.has_ended.store(true, Ordering::Relaxed);
             if fate.is_given_up.load(Ordering::Relaxed) {
                 state.given_up -= 1;
+            }
+            if state.given_up == 0 && !state.locks.is_empty() {
+                let locks = std::mem::take(&mut state.locks);
+                drop(state);
+                drop(locks);
+                state = workers.state.lock();
             }
         } else if state.stopping || state.idle >= idle_max {
             state.total -= 1;
@@ -362,6 +373,25 @@ impl WriteFile for DeadlineWriter {
     }
 }
 
+/// See the invariants of the module.
+#[derive(Debug)]
+struct DeadlineLock {
+    /// Present until it is dropped.
+    inner: Option<Box<dyn FileLock>>,
+    shared: Arc<Shared>,
+}
+
+impl FileLock for DeadlineLock {}
+
+impl Drop for DeadlineLock {
+    fn drop(&mut self) {
+        let mut state = self.shared.workers.state.lock();
+        if state.given_up > 0 && !seeded_bug!("lock-goes-before-what-was-given-up") {
+            state.locks.extend(self.inner.take());
+        }
+    }
+}
+
 impl Storage for DeadlineStorage {
     fn create(&self, path: &Path, how: Create) -> io::Result<Box<dyn WriteFile>> {
         let inner = self.on(path, move |inner, path| inner.create(path, how))?;
@@ -409,7 +439,8 @@ impl Storage for DeadlineStorage {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.on(path, |inner, path| inner.lock(path))
+        let inner = self.on(path, |inner, path| inner.lock(path))?;
+        Ok(Box::new(DeadlineLock { inner: Some(inner), shared: Arc::clone(&self.shared) }))
     }
 
     fn free_space(&self, dir: &Path) -> io::Result<u64> {

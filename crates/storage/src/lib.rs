@@ -186,7 +186,8 @@ pub trait Storage: Send + Sync + Debug {
     /// # Errors
     /// The operating system's error (an absent file is no error).
     fn exists(&self, path: &Path) -> io::Result<bool>;
-    /// Takes the lock file at `path`, making it if needed.
+    /// Takes the lock file at `path`, making it if needed. Nobody else gets it while something is under way that its holder asked for,
+    /// also after the holder was told that it did not end in time and has let go of the lock.
     ///
     /// # Errors
     /// `WouldBlock` if somebody, this process included, holds it.

@@ -404,6 +404,12 @@ pub(super) const BUGS: &[Bug] = &[
         "full_manifest::tables_of_an_edit_that_failed_do_not_stay_in_a_store_at_rest",
     ),
     bug(
+        "lock-goes-before-what-was-given-up",
+        LEFT_OVER,
+        Trust,
+        "slow_away::a_store_that_was_closed_while_its_disk_hung_opens_once_the_disk_has_ended_what_it_owed",
+    ),
+    bug(
         "late-file-stays",
         LEFT_OVER,
         Trust,

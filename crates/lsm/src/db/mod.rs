@@ -85,7 +85,7 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` for options that make no sense, a foreign or missing slow tier, or a newer format; `Busy` if
-    /// another process has the store open; `Corruption` if what must be read is damaged; else `Io`.
+    /// another process has the store open, or see [`Db::close`]; `Corruption` if what must be read is damaged; else `Io`.
     pub fn open(options: Options) -> Result<Self> {
         let engine = crate::recovery::open(options)?;
         let state = engine.keyspaces.load().default_one();
@@ -98,7 +98,9 @@ impl Db {
     }
 
     /// Stops background work, hands everything written to the operating system and closes the store. Other
-    /// handles of it answer errors to writes from now on.
+    /// handles of it answer errors to writes from now on. While a slow disk still owes the end of an operation that it did not
+    /// end within `slow_deadline`, the store cannot be opened again (`Busy`), by this process or another: the file that is
+    /// made or removed so late must not be one of the next opening.
     ///
     /// # Errors
     /// The error that kept buffered writes from being handed over.

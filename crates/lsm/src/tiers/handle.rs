@@ -360,10 +360,13 @@ impl TierHandle {
             if !held {
                 return error;
             }
-            error.as_kind(ErrorKind::Busy).advice(format!(
-                "another process, or this one, has the store at {} open: close it there first",
-                self.dir().display()
-            ))
+            let dir = self.dir().display();
+            error.as_kind(ErrorKind::Busy).advice(match self.tier() {
+                Tier::Fast => format!("another process, or this one, has the store at {dir} open: close it there first"),
+                Tier::Slow => format!(
+                    "another process, or this one, has the store at {dir} open: close it there first; if it was closed while the disk did not answer, wait until the disk has ended what was asked of it"
+                ),
+            })
         })
     }
 

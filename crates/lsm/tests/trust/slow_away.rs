@@ -125,14 +125,33 @@ fn writers_who_wait_for_a_flush_do_not_hear_of_the_slow_tier() {
     assert_filled(&db, 'y', 1000);
 }
 
-/// A filled store whose slow tier must answer within the time that is told beside.
-fn behind_a_deadline(rig: &Rig) -> (Db, Duration) {
+/// Options of a filled store whose slow tier must answer within the time that is told beside.
+fn filled_behind_a_deadline(rig: &Rig) -> (Options, Duration) {
     let options = rig.filled();
     let limit = Duration::from_secs(10);
     let deadline = Deadline { limit, probe_interval: Duration::from_secs(1), workers_max: 8, idle_max: 4 };
     let mut env = rig.env();
     env.slow = Arc::new(DeadlineStorage::new(rig.slow.clone(), deadline, rig.clock.clone()));
-    (Db::open(Options { env: Some(env), ..options }).unwrap(), limit)
+    (Options { env: Some(env), ..options }, limit)
+}
+
+/// It, opened.
+fn behind_a_deadline(rig: &Rig) -> (Db, Duration) {
+    let (options, limit) = filled_behind_a_deadline(rig);
+    (Db::open(options).unwrap(), limit)
+}
+
+/// Has the disk make the first table of a compaction only when it is let go: until then it has been given up.
+fn hang_a_creation(rig: &Rig, db: &Db, limit: Duration) {
+    rig.slow.add(Rule::new(Op::Create, Effect::Stall));
+    let error = std::thread::scope(|scope| {
+        let caller = scope.spawn(|| db.compact_range(None, None).unwrap_err());
+        rig.slow.wait_stalled(1);
+        rig.clock.advance(limit);
+        caller.join().unwrap()
+    });
+    assert_eq!(error.kind(), ErrorKind::TierUnavailable, "{error}");
+    rig.slow.clear();
 }
 
 #[test]
@@ -224,15 +243,7 @@ fn a_file_that_a_hanging_disk_makes_after_all_does_not_stay() {
     let (db, limit) = behind_a_deadline(&rig);
     let files = || rig.files(SLOW, ".tbl");
     let before = files();
-    rig.slow.add(Rule::new(Op::Create, Effect::Stall));
-    let error = std::thread::scope(|scope| {
-        let caller = scope.spawn(|| db.compact_range(None, None).unwrap_err());
-        rig.slow.wait_stalled(1);
-        rig.clock.advance(limit);
-        caller.join().unwrap()
-    });
-    assert_eq!(error.kind(), ErrorKind::TierUnavailable, "{error}");
-    rig.slow.clear();
+    hang_a_creation(&rig, &db, limit);
     let time_passes = || {
         for _ in 0..10 {
             rig.clock.advance(Duration::from_secs(2));
@@ -250,6 +261,30 @@ fn a_file_that_a_hanging_disk_makes_after_all_does_not_stay() {
     db.wait_idle().unwrap();
     let tables = db.levels().iter().map(|level| level.tables).sum::<usize>();
     assert_eq!(files().len() + rig.files(FAST, ".tbl").len(), tables);
+    assert_filled(&db, 'a', 200);
+}
+
+#[test]
+fn a_store_that_was_closed_while_its_disk_hung_opens_once_the_disk_has_ended_what_it_owed() {
+    let rig = Rig::new();
+    let (options, limit) = filled_behind_a_deadline(&rig);
+    let db = Db::open(options).unwrap();
+    hang_a_creation(&rig, &db, limit);
+    db.close().unwrap();
+    // Another storage, as in another process: what is guarded are the files.
+    let again = || rig.tiered();
+    assert_says(&crate::rig::refused(again()), ErrorKind::Busy, &[SLOW, "wait until the disk has ended"]);
+    rig.slow.release();
+    let db = loop {
+        match Db::open(again()) {
+            Ok(db) => break db,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
+        }
+        std::thread::yield_now();
+    };
+    db.wait_idle().unwrap();
+    let tables = db.levels().iter().map(|level| level.tables).sum::<usize>();
+    assert_eq!(rig.files(SLOW, ".tbl").len() + rig.files(FAST, ".tbl").len(), tables);
     assert_filled(&db, 'a', 200);
 }
 

@@ -100,6 +100,8 @@ pub struct Failure {
 pub(crate) struct Machine {
     clock: Arc<dyn Clock>,
     configuration: &'static Configuration,
+    /// The longest that an operation of the slow disk may take: as by default in half of the seeds, none as where it is turned off.
+    slow_deadline: Option<Duration>,
     seed: u64,
 }
 
@@ -110,11 +112,9 @@ impl Machine {
             .map_err(|error| kelvin::Error::io("starting threads", &dirs[0], error))?;
         let [fast, slow] = disks.seen.clone();
         let clock = Arc::clone(&self.clock);
-        // As by default, and as where it is turned off.
-        let slow: Arc<dyn Storage> = if random_of(self.seed, "deadline", 0).random() {
-            Arc::new(DeadlineStorage::new(slow, Deadline::new(SLOW_DEADLINE), Arc::clone(&clock)))
-        } else {
-            slow
+        let slow: Arc<dyn Storage> = match self.slow_deadline {
+            Some(limit) => Arc::new(DeadlineStorage::new(slow, Deadline::new(limit), Arc::clone(&clock))),
+            None => slow,
         };
         let env = Env { fast, slow, clock, executor: Arc::new(pool), seed: self.seed };
         Ok(base(self.configuration, &dirs[0], &dirs[1]).env(env))
@@ -167,7 +167,13 @@ impl<'a> Simulation<'a> {
     fn new(case: &'a Case, world: &'a Arc<World>, clock: &Arc<dyn Clock>) -> Self {
         let tiered: Vec<&'static Configuration> = settings::ALL.iter().filter(|one| one.tiered).collect();
         let which = random_of(case.seed, "configuration", 0).random_range(0..tiered.len());
-        let machine = Machine { clock: Arc::clone(clock), configuration: tiered[which], seed: case.seed };
+        let slow_deadline = random_of(case.seed, "deadline", 0).random::<bool>().then_some(SLOW_DEADLINE);
+        let machine = Machine {
+            clock: Arc::clone(clock),
+            configuration: tiered[which],
+            slow_deadline,
+            seed: case.seed,
+        };
         Self {
             case,
             world,
@@ -199,8 +205,19 @@ impl<'a> Simulation<'a> {
         Ok(self.tally)
     }
 
+    /// Opens the store. One that was closed while the slow disk hung can be opened once that has ended what was given up.
     fn open_store(&self) -> kelvin::Result<Db> {
-        self.machine.options(&self.disks, &Self::dirs()).and_then(Db::open)
+        let clock = &*self.machine.clock;
+        let until = clock.now() + GRACE;
+        loop {
+            let opened = self.machine.options(&self.disks, &Self::dirs()).and_then(Db::open);
+            let is_owed = self.machine.slow_deadline.is_some()
+                && matches!(&opened, Err(error) if error.kind() == kelvin::ErrorKind::Busy);
+            if !is_owed || clock.now() >= until {
+                return opened;
+            }
+            clock.sleep(Duration::from_secs(1));
+        }
     }
 
     fn dirs() -> [PathBuf; 2] {

@@ -108,6 +108,37 @@ fn what_is_given_up_is_unanswered_until_it_ends() {
 }
 
 #[test]
+fn a_lock_is_held_until_what_was_given_up_has_ended() {
+    let (fault, clock, storage) = hanging();
+    let lock = Path::new("LOCK");
+    let held = storage.lock(lock).unwrap();
+    fault.add(Rule::new(Op::Create, Effect::Stall));
+    let create = || storage.create(Path::new(NAME), Create::new(IoMode::Buffered));
+    assert_eq!(kind(hung((&fault, &clock), 1, create)), io::ErrorKind::TimedOut);
+    fault.clear();
+    drop((held, storage));
+    assert_eq!(kind(fault.lock(lock)), io::ErrorKind::WouldBlock);
+    fault.release();
+    let next = loop {
+        match fault.lock(lock) {
+            Ok(next) => break next,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+        std::thread::yield_now();
+    };
+    assert!(fault.exists(Path::new(NAME)).unwrap(), "the next holder finds what it made");
+    drop(next);
+}
+
+#[test]
+fn a_lock_goes_at_once_where_all_was_answered() {
+    let (fault, _clock, storage) = hanging();
+    let lock = Path::new("LOCK");
+    drop(storage.lock(lock).unwrap());
+    drop(fault.lock(lock).unwrap());
+}
+
+#[test]
 fn a_call_waits_for_a_busy_worker_unless_all_are_given_up() {
     let (fault, _clock, storage) = hanging();
     fault.add(Rule::new(Op::Exists, Effect::Stall));
