@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    kelvin_fuzzing::run("manifest_signed", data);
+    (kelvin_fuzzing::targets::MANIFEST_SIGNED.run)(data);
 });

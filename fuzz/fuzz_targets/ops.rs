@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    kelvin_fuzzing::run("ops", data);
+    (kelvin_fuzzing::targets::OPS.run)(data);
 });

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    kelvin_fuzzing::run("ralt_parts", data);
+    (kelvin_fuzzing::targets::RALT_PARTS.run)(data);
 });

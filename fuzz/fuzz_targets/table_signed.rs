@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    kelvin_fuzzing::run("table_signed", data);
+    (kelvin_fuzzing::targets::TABLE_SIGNED.run)(data);
 });

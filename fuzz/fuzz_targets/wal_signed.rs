@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    kelvin_fuzzing::run("wal_signed", data);
+    (kelvin_fuzzing::targets::WAL_SIGNED.run)(data);
 });

@@ -34,27 +34,71 @@ const fn target(name: &'static str, run: fn(&[u8]) -> bool, cost: u32) -> Target
     Target { name, run, cost }
 }
 
+/// Each by itself: a program that names one holds no code of the others, which a fuzzer would look through after each run.
+pub mod targets {
+    use super::{Target, engine, formats, log, manifest, options, ralt, records, tables, target};
+
+    /// One log.
+    pub const WAL: Target = target("wal", log::plain, 1);
+    /// Logs of fragments.
+    pub const WAL_SIGNED: Target = target("wal_signed", log::signed, 1);
+    /// A write batch.
+    pub const BATCH: Target = target("batch", log::batch, 1);
+    /// A manifest's edit.
+    pub const EDIT: Target = target("edit", manifest::edit, 1);
+    /// A manifest.
+    pub const MANIFEST: Target = target("manifest", manifest::plain, 1);
+    /// A manifest's edits.
+    pub const MANIFEST_SIGNED: Target = target("manifest_signed", manifest::signed, 1);
+    /// The file that names the manifest.
+    pub const CURRENT: Target = target("current", manifest::current, 1);
+    /// A manifest and logs, opened and used.
+    pub const STORE: Target = target("store", engine::store, 20);
+    /// A table.
+    pub const TABLE: Target = target("table", tables::plain, 5);
+    /// A table's parts.
+    pub const TABLE_SIGNED: Target = target("table_signed", tables::signed, 5);
+    /// Index, filter, properties, tombstones, footer.
+    pub const TABLE_PARTS: Target = target("table_parts", tables::parts, 1);
+    /// A data block.
+    pub const BLOCK: Target = target("block", tables::block, 1);
+    /// Packed blocks.
+    pub const COMPRESSION: Target = target("compression", tables::compression, 2);
+    /// Settings.
+    pub const OPTIONS: Target = target("options", options::derive, 1);
+    /// The slow directory's identity file.
+    pub const IDENTITY: Target = target("identity", formats::identity, 1);
+    /// The tracker's records.
+    pub const RALT_PARTS: Target = target("ralt_parts", ralt::parts, 1);
+    /// A directory of the tracker's.
+    pub const RALT: Target = target("ralt", ralt::directory, 20);
+    /// CSV, JSON lines or a dump.
+    pub const TRANSFER: Target = target("transfer", records::transfer, 2);
+    /// Operations, compared with a model.
+    pub const OPS: Target = target("ops", engine::ops, 50);
+}
+
 /// Every target.
 pub const TARGETS: [Target; 19] = [
-    target("wal", log::plain, 1),
-    target("wal_signed", log::signed, 1),
-    target("batch", log::batch, 1),
-    target("edit", manifest::edit, 1),
-    target("manifest", manifest::plain, 1),
-    target("manifest_signed", manifest::signed, 1),
-    target("current", manifest::current, 1),
-    target("store", engine::store, 20),
-    target("table", tables::plain, 5),
-    target("table_signed", tables::signed, 5),
-    target("table_parts", tables::parts, 1),
-    target("block", tables::block, 1),
-    target("compression", tables::compression, 2),
-    target("options", options::derive, 1),
-    target("identity", formats::identity, 1),
-    target("ralt_parts", ralt::parts, 1),
-    target("ralt", ralt::directory, 20),
-    target("transfer", records::transfer, 2),
-    target("ops", engine::ops, 50),
+    targets::WAL,
+    targets::WAL_SIGNED,
+    targets::BATCH,
+    targets::EDIT,
+    targets::MANIFEST,
+    targets::MANIFEST_SIGNED,
+    targets::CURRENT,
+    targets::STORE,
+    targets::TABLE,
+    targets::TABLE_SIGNED,
+    targets::TABLE_PARTS,
+    targets::BLOCK,
+    targets::COMPRESSION,
+    targets::OPTIONS,
+    targets::IDENTITY,
+    targets::RALT_PARTS,
+    targets::RALT,
+    targets::TRANSFER,
+    targets::OPS,
 ];
 
 /// Runs the target `name` on `data`; true if the bytes were taken as valid.
