@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,6 +34,8 @@ pub struct Order<'a> {
     pub killed: &'a [OsString],
     /// The one case to run, as a broken promise of the suite named it; else as many as the budget says.
     pub case: Option<&'a str>,
+    /// The file that tells of the parts so far of a suite that is run in parts, and of this one once it has ended.
+    pub parts: Option<&'a Path>,
     /// Told of each step: what has been done so far.
     pub progress: &'a (dyn Fn(u64) + Sync),
     /// Given what a suite has to show besides its outcome, whichever that is.

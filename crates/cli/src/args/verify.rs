@@ -19,7 +19,8 @@ Examples:
   kelvin verify                                    every suite, small
   kelvin verify kills --budget 1000 --fast /nvme/v --slow /hdd/v
   kelvin verify linear --budget 1 --seed 77
-  kelvin verify soak --budget 3600 --fast /nvme/v --slow /hdd/v --html soak.html")]
+  kelvin verify soak --budget 3600 --fast /nvme/v --slow /hdd/v --html soak.html
+  kelvin verify soak --budget 7200 --continue soak.json     three times: six hours of one store")]
 pub struct Verify {
     /// Suites [default: all]
     #[arg(value_name = "SUITE")]
@@ -39,6 +40,9 @@ pub struct Verify {
     /// The same on the slow disk [default: the temporary one]
     #[arg(long, value_name = "DIR")]
     pub slow: Option<PathBuf>,
+    /// A soak in parts: go on where the soak that FILE tells of ended, and tell there how this one did, for the next; made if it is not there
+    #[arg(long = "continue", value_name = "FILE")]
+    pub parts: Option<PathBuf>,
     /// Write a report with plots over time to this file, for the suite soak
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

@@ -48,6 +48,7 @@ pub fn run(args: &Verify) -> Outcome {
     }
     let budgets =
         chosen.iter().map(|suite| budget(args, suite, chosen.len())).collect::<Result<Vec<_>, _>>()?;
+    let keeps = begins_parts(args, &chosen, &budgets)?;
     // New ones each time: what an earlier run left, or somebody else has there, is neither taken for this one's nor removed.
     let places = [new_dir(args.fast.as_deref())?, new_dir(args.slow.as_deref())?];
     let program = std::env::current_exe()
@@ -69,6 +70,7 @@ pub fn run(args: &Verify) -> Outcome {
             dirs: dirs.clone(),
             killed: &killed,
             case: args.case.as_deref(),
+            parts: args.parts.as_deref(),
             progress: &progress,
             show: &show,
         };
@@ -89,6 +91,9 @@ pub fn run(args: &Verify) -> Outcome {
             print_all(args, &told)?;
             return Ok(Exit::Corruption);
         }
+    }
+    if keeps {
+        let _kept = places.map(TempDir::keep);
     }
     print_all(args, &told)?;
     Ok(Exit::Ok)
@@ -125,6 +130,16 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Error> {
         })
     };
     names.iter().map(find).collect()
+}
+
+/// Whether this is the first part of a soak in parts, whose stores stay for the next one.
+fn begins_parts(args: &Verify, chosen: &[&Suite], budgets: &[u64]) -> Result<bool, Error> {
+    let Some(file) = &args.parts else { return Ok(false) };
+    match (chosen, budgets) {
+        ([suite], [budget]) if suite.name == soak::SUITE.name => soak::check_parts(file, *budget)?,
+        _ => return Err(Error::invalid("--continue is of the suite soak alone").advice("name soak")),
+    }
+    Ok(!file.exists())
 }
 
 fn check_case(case: &str, chosen: &[&Suite]) -> Result<(), Error> {

@@ -63,6 +63,47 @@ fn a_soak_tells_samples_over_time_and_writes_a_page_of_plots() {
 }
 
 #[test]
+fn a_soak_goes_on_where_the_part_before_ended() {
+    let place = Place::new();
+    let file = place.path("soak.json");
+    let part = |budget: &str| {
+        let mut command = kelvin();
+        command.args(["verify", "soak", "--budget", budget, "--json", "--continue"]).arg(&file);
+        command.arg("--fast").arg(place.path("fast")).arg("--slow").arg(place.path("slow"));
+        command
+    };
+    let figures = |mut command| {
+        let told: serde_json::Value = serde_json::from_str(&stdout(&mut command)).unwrap();
+        assert!(told["suites"][0]["holds"] == true, "{told}");
+        told["suites"][0].clone()
+    };
+    let first = figures(part("3"));
+    let second = figures(part("3"));
+    let count = |told: &serde_json::Value, name: &str| told["figures"]["done"][name].as_u64().unwrap();
+    assert_eq!((&first["figures"]["parts"], &second["figures"]["parts"]), (&1.into(), &2.into()));
+    assert_eq!(count(&first, "load"), count(&second, "load"), "the data was there");
+    for name in ["get", "put", "checkpoint"] {
+        assert!(count(&second, name) > count(&first, name), "{name}: {first} {second}");
+    }
+    assert!(second["count"].as_u64() >= Some(first["count"].as_u64().unwrap() + 3), "{second}");
+    let (code, told) = failure(&mut part("300"));
+    assert!(code == 2 && told.contains("has other data"), "{code} {told}");
+    // Something is wrong with the store: the next part finds it, and nothing goes on from there.
+    #[expect(clippy::disallowed_methods, reason = "the user's file, not the store's")]
+    let bytes = std::fs::read(&file).unwrap();
+    let parts: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let [fast, slow] = [0, 1].map(|tier| place.path(parts["dirs"][tier].as_str().unwrap()).join("store"));
+    let mut put = kelvin();
+    put.args(["put", "c0-000000001", "other", "--fast-capacity", "2MiB", "--fast"]).arg(fast);
+    put.arg("--slow").arg(slow).assert().success();
+    let found = part("3").assert().code(3);
+    let told = String::from_utf8_lossy(&found.get_output().stdout).into_owned();
+    assert!(told.contains("in what the part before left"), "{told}");
+    let (code, told) = failure(&mut part("3"));
+    assert!(code == 2 && told.contains("found a broken promise"), "{code} {told}");
+}
+
+#[test]
 fn nonsense_is_refused() {
     for (args, word) in [
         (&["everything"][..], "there are model, metamorphic, crash"),
@@ -70,8 +111,11 @@ fn nonsense_is_refused() {
         (&["model", "--budget", "much"], "small, night, release, or a number of operations"),
         (&["model", "--budget", "0"], "is no size"),
         (&["model", "--html", "x.html"], "none of these suites has plots"),
+        (&["model", "--continue", "x.json"], "is of the suite soak alone"),
     ] {
         let (code, told) = failure(kelvin().arg("verify").args(args));
         assert!(code == 2 && told.contains(word), "{code} {told}");
     }
+    let (code, told) = failure(kelvin().args(["verify", "soak", "--continue", "/no/such/place/x.json"]));
+    assert!(code == 7 && told.contains("/no/such/place/x.json"), "{code} {told}");
 }

@@ -57,7 +57,7 @@ pub(super) struct Client {
 impl Client {
     /// Client number `me`.
     pub(super) fn new(world: &Arc<World>, me: usize) -> Self {
-        let seed = world.setup.seed.wrapping_mul(CLIENTS as u64).wrapping_add(me as u64);
+        let seed = world.setup.part_seed().wrapping_mul(CLIENTS as u64).wrapping_add(me as u64);
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
         Self {
             world: Arc::clone(world),
@@ -70,11 +70,12 @@ impl Client {
         }
     }
 
-    /// Loads its keys, and works until all is over.
+    /// Loads its keys, unless an earlier part has, and works until all is over.
     pub(super) fn run(mut self) {
         let world = Arc::clone(&self.world);
         let _watched = Watched(Arc::clone(&world));
-        if let Err(what) = self.load() {
+        let loaded = if world.setup.part == 0 { self.load() } else { Ok(()) };
+        if let Err(what) = loaded {
             world.fail(format!("client {}: {what}", self.me));
         }
         world.loaded.fetch_add(1, Ordering::AcqRel);
@@ -282,7 +283,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let dirs = ["fast", "slow"].map(|name| temporary.path().join(name));
         let every = Duration::from_millis(1);
-        let world = World::new(Setup { step_every: every, ..Setup::of(1, 1, dirs) }).unwrap();
+        let world = World::new(Setup { step_every: every, ..Setup::of(1, 1, dirs) }, None).unwrap();
         let mut client = Client::new(&world, 0);
         let begun = world.now();
         client.due = begun;

@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 
 use kelvin::Result;
+use serde::{Deserialize, Serialize};
 
 use crate::generate::permutation::mix64;
 use crate::generate::records::Records;
@@ -33,12 +34,25 @@ pub const fn record_bytes_mean() -> u64 {
 }
 
 /// What a key holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "(u32, u32)", from = "(u32, u32)")]
 pub struct Known {
     /// The last write of it; 0 for none.
     pub version: u32,
     /// [`GONE`], [`EVER`], or milliseconds since the run began.
     until: u32,
+}
+
+impl From<Known> for (u32, u32) {
+    fn from(known: Known) -> Self {
+        (known.version, known.until)
+    }
+}
+
+impl From<(u32, u32)> for Known {
+    fn from((version, until): (u32, u32)) -> Self {
+        Self { version, until }
+    }
 }
 
 impl Known {
@@ -173,14 +187,14 @@ pub fn number_of(key: &[u8]) -> std::result::Result<u32, String> {
 }
 
 /// A write that may have happened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
     /// What its keys hold if it has.
     pub changes: Vec<(u32, Known)>,
 }
 
 /// What all keys of a client hold.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
     /// By number.
     pub known: Vec<Known>,
@@ -190,6 +204,17 @@ pub struct Keys {
     version: u32,
     /// Bytes of the records that were neither deleted nor overwritten.
     pub live_bytes: u64,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys")
+            .field("count", &self.known.len())
+            .field("doubts", &self.doubts)
+            .field("version", &self.version)
+            .field("live_bytes", &self.live_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Keys {

@@ -12,6 +12,7 @@ mod held;
 pub mod keys;
 pub mod meter;
 mod page;
+pub mod parts;
 pub mod phase;
 pub mod sample;
 pub mod setup;
@@ -31,12 +32,16 @@ use serde_json::{Value, json};
 
 use chaos::Chaos;
 use client::Client;
+use keys::Keys;
 use meter::Kind;
+use parts::Parts;
 use phase::Span;
 use sample::{Sample, Sampler};
 use setup::{CLIENTS, Setup};
 use verdict::{Verdict, verdicts};
 use world::World;
+
+use crate::dirs;
 
 /// Whatever takes longer than this hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
@@ -54,9 +59,23 @@ pub static SUITE: Suite = Suite {
 fn run(order: &Order<'_>) -> std::result::Result<Done, Broken> {
     let again = format!("soak --seed {} --budget {}", order.seed, order.budget);
     let broken = |what: String| Broken { what, again: again.clone() };
-    let dirs = order.dirs.each_ref().map(|dir| dir.join("soak"));
-    let setup = Setup::of(order.budget, order.seed, dirs);
-    let soaked = soak(setup, order.progress).map_err(|error| broken(error.to_string()))?;
+    let places = order.dirs.each_ref().map(|dir| dir.join("soak"));
+    let ran = || -> Result<Soaked> {
+        let Some(file) = order.parts else {
+            return soak(Setup::of(order.budget, order.seed, places.clone()), None, order.progress);
+        };
+        let parts = Parts::read(file)?.map(|parts| parts.write_at_work(file)).transpose()?;
+        let setup = match &parts {
+            Some(parts) => parts.next(order.budget)?,
+            None => Setup::of(order.budget, order.seed, places.clone()),
+        };
+        let soaked = soak(setup, parts, order.progress)?;
+        if soaked.broken().is_none() {
+            Parts::of(&soaked).write(file)?;
+        }
+        Ok(soaked)
+    };
+    let soaked = ran().map_err(|error| broken(error.to_string()))?;
     let page = page::page(&soaked).map_err(|error| broken(error.to_string()))?;
     (order.show)(Shown { figures: soaked.to_json(), page: Some(page) });
     match soaked.broken() {
@@ -65,12 +84,23 @@ fn run(order: &Order<'_>) -> std::result::Result<Done, Broken> {
     }
 }
 
+/// What keeps a soak of `budget` seconds from going on with that of `file`, or from beginning there.
+///
+/// # Errors
+/// As [`Parts::read`] and [`Parts::next`] tell them; `Io` if the file cannot be made.
+pub fn check_parts(file: &Path, budget: u64) -> Result<()> {
+    match Parts::read(file)? {
+        Some(parts) => parts.next(budget).map(drop),
+        None => dirs::write_whole(file, "").and_then(|()| dirs::remove_file(file)),
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Soaked {
     /// What was run.
     pub setup: Setup,
-    /// For how long, after the load.
+    /// For how long, after the load; all parts together.
     pub seconds: u64,
     /// The first promise that an answer, or a disk, broke.
     pub failure: Option<String>,
@@ -86,6 +116,12 @@ pub struct Soaked {
     pub verdicts: Vec<Verdict>,
     /// What the clients hold besides the store, bytes.
     pub own_bytes: u64,
+    /// When it ended, since it began, without the time between parts.
+    pub elapsed: Duration,
+    /// When it began, milliseconds since 1970.
+    pub unix_start_ms: u64,
+    /// What the keys of each client hold.
+    pub keys: Vec<Keys>,
 }
 
 /// A verdict in a word.
@@ -117,8 +153,12 @@ impl Soaked {
     fn setting(&self) -> String {
         let setup = &self.setup;
         let megabytes = |bytes: u64| format!("{:.0} MB", bytes as f64 / 1e6);
+        let parts = match setup.part {
+            0 => String::new(),
+            before => format!(", in {} parts", before + 1),
+        };
         format!(
-            "{CLIENTS} clients with {} keys each, {} of the fast disk, {} of memory, seed {}; {} s after the load",
+            "{CLIENTS} clients with {} keys each, {} of the fast disk, {} of memory, seed {}; {} s after the load{parts}",
             setup.keys,
             megabytes(setup.fast_capacity),
             megabytes(setup.memory),
@@ -156,6 +196,7 @@ impl Soaked {
             "fast_capacity": self.setup.fast_capacity,
             "memory": self.setup.memory,
             "own_bytes": self.own_bytes,
+            "parts": self.setup.part + 1,
             "done": self.done.iter().map(|(name, count)| ((*name).to_owned(), json!(count))).collect::<serde_json::Map<_, _>>(),
             "refused_reads": self.refused[0],
             "refused_writes": self.refused[1],
@@ -166,12 +207,17 @@ impl Soaked {
     }
 }
 
-/// Runs a soak; `progress` is told of the seconds since the data was loaded.
+/// Runs a soak, or the next part of one; `progress` is told of the seconds since the data was there.
 ///
 /// # Errors
 /// What keeps it from being begun. A broken promise is no error: [`Soaked::broken`].
-pub fn soak(setup: Setup, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
-    let world = World::new(setup)?;
+pub fn soak(setup: Setup, parts: Option<Parts>, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
+    let world = World::new(setup, parts.as_ref())?;
+    if parts.is_some()
+        && let Err(what) = Chaos::new(&world).is_as_known()
+    {
+        world.fail(format!("in what the part before left {what}"));
+    }
     let mut threads = Vec::new();
     let failed = |error| Error::io("cannot start a thread", Path::new("soak"), error);
     for me in 0..CLIENTS {
@@ -180,7 +226,13 @@ pub fn soak(setup: Setup, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
     }
     let chaos = Chaos::new(&world);
     threads.push(sync::spawn("chaos".to_owned(), move || chaos.run()).map_err(failed)?);
-    let mut sampler = Sampler::new(world.now());
+    let (mut samples, mut spans) = (Vec::new(), Vec::new());
+    let (mut done_before, mut refused_before) = (Vec::new(), [0; 2]);
+    if let Some(parts) = parts {
+        (samples, spans) = (parts.samples, parts.spans);
+        (done_before, refused_before) = (parts.done, parts.refused);
+    }
+    let mut sampler = Sampler::new(world.now(), samples);
     let mut loaded_at = None;
     let mut hangs = None;
     while !world.is_over() {
@@ -197,7 +249,7 @@ pub fn soak(setup: Setup, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
         }
     }
     let seconds = loaded_at.map_or(0, |at| world.now().saturating_sub(at).as_secs());
-    let spans = world.phases.all(world.now());
+    spans.extend(world.phases.all(world.now()));
     // Who hangs is not waited for: it ends with the process.
     if hangs.is_none() {
         let ended: Vec<bool> = threads.into_iter().map(|thread| thread.join().is_ok()).collect();
@@ -207,10 +259,14 @@ pub fn soak(setup: Setup, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
         finish(&world);
     }
     let own_bytes = own_bytes(&world);
-    let count = |kind: &Kind| (kind.name(), world.meters.iter().map(|meter| meter.count_of(*kind)).sum());
-    let refused = [0, 1].map(|at| world.meters.iter().map(|meter| meter.refusals()[at]).sum());
+    let count = |kind: &Kind| {
+        let before = done_before.iter().find(|(name, _)| name == kind.name()).map_or(0, |(_, count)| *count);
+        (kind.name(), before + world.meters.iter().map(|meter| meter.count_of(*kind)).sum::<u64>())
+    };
+    let refused = [0, 1]
+        .map(|at| refused_before[at] + world.meters.iter().map(|meter| meter.refusals()[at]).sum::<u64>());
     Ok(Soaked {
-        seconds,
+        seconds: world.setup.seconds_before + seconds,
         failure: world.failure(),
         done: Kind::ALL.iter().map(count).collect(),
         refused,
@@ -218,6 +274,9 @@ pub fn soak(setup: Setup, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
         verdicts: verdicts(&world.setup, &sampler.samples, own_bytes),
         samples: sampler.samples,
         own_bytes,
+        elapsed: world.now(),
+        unix_start_ms: world.unix_start_ms,
+        keys: world.keys.iter().map(|keys| keys.lock().clone()).collect(),
         setup: world.setup.clone(),
     })
 }

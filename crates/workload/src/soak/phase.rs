@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use kelvin::{Error, ErrorKind, Tier};
 use kelvin_base::sync::Mutex;
+use serde::{Deserialize, Serialize};
 
 /// What is done to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// The data is loaded.
     Load,
@@ -96,7 +97,7 @@ pub fn allowed(asked: Asked, error: &Error, phases: &[Phase]) -> Allowed {
 }
 
 /// A phase and its time, seconds since the run began.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// What was done.
     pub phase: Phase,

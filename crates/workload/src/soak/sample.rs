@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kelvin::{Result, Stats};
 use kelvin_base::process;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::meter::Times;
@@ -12,7 +13,7 @@ use super::world::World;
 use crate::runner::Latency;
 
 /// Times of one kind, milliseconds, and how many a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// How many a second.
     pub per_second: f64,
@@ -37,7 +38,7 @@ impl Quantiles {
 }
 
 /// The state at a moment, and what was done since the sample before.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since the run began.
     pub seconds: f64,
@@ -135,9 +136,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// None yet.
-    pub fn new(now: Duration) -> Self {
-        Self { at: now, counted: Counted::default(), samples: Vec::new() }
+    /// After `samples`, those of earlier parts.
+    pub fn new(now: Duration, samples: Vec<Sample>) -> Self {
+        Self { at: now, counted: Counted::default(), samples }
     }
 
     /// Takes one; none while the store is closed.

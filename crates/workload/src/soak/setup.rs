@@ -27,6 +27,10 @@ const DATA_OVER_FAST: u64 = 10;
 pub struct Setup {
     /// How long, once the data is loaded; a round of all faults is finished in any case.
     pub seconds: u64,
+    /// The seconds of the parts before this one, of a soak in parts.
+    pub seconds_before: u64,
+    /// Parts before this one.
+    pub part: u32,
     /// Seed of what is done.
     pub seed: u64,
     /// Directories of its own for the store, on the fast disk and on the slow one.
@@ -59,6 +63,8 @@ impl Setup {
         let round = Duration::from_secs(seconds / 6).clamp(Duration::from_secs(3), Duration::from_secs(600));
         Self {
             seconds,
+            seconds_before: 0,
+            part: 0,
             seed,
             dirs,
             fast_capacity,
@@ -84,6 +90,16 @@ impl Setup {
         Options::new(fast).slow(slow).advanced(|a| a.hotness = Some(Hotness::Ralt))
     }
 
+    /// A seed for what this part does: no other part does the same.
+    pub(super) fn part_seed(&self) -> u64 {
+        self.seed ^ u64::from(self.part) << 40
+    }
+
+    /// With the parts before it.
+    fn seconds_in_all(&self) -> u64 {
+        self.seconds_before + self.seconds
+    }
+
     /// What is resident at most, by what the option `memory` promises: a tenth over it.
     #[must_use]
     pub fn resident_limit_bytes(&self) -> u64 {
@@ -93,19 +109,19 @@ impl Setup {
     /// What is resident is held against its limit.
     #[must_use]
     pub fn judges_resident(&self) -> bool {
-        self.seconds >= RESIDENT_JUDGED_S
+        self.seconds_in_all() >= RESIDENT_JUDGED_S
     }
 
     /// What must not grow is compared over the run.
     #[must_use]
     pub fn judges_growth(&self) -> bool {
-        self.seconds >= GROWTH_JUDGED_S
+        self.seconds_in_all() >= GROWTH_JUDGED_S
     }
 
     /// Times are compared over the run.
     #[must_use]
     pub fn judges_drift(&self) -> bool {
-        self.seconds >= DRIFT_JUDGED_S
+        self.seconds_in_all() >= DRIFT_JUDGED_S
     }
 
     /// Checks that a store can be made so.

@@ -15,6 +15,7 @@ use kelvin_storage::{DeadlineStorage, FaultStorage, OsStorage, Storage};
 
 use super::keys::{Keys, Maker};
 use super::meter::{Kind, Meter};
+use super::parts::Parts;
 use super::phase::{Allowed, Asked, Phases, allowed};
 use super::setup::{CLIENTS, Setup};
 
@@ -45,8 +46,9 @@ pub struct World {
     db: Mutex<Option<Db>>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// When the run began.
+    /// When this part of the run began, by the clock and since the first part did.
     start: Duration,
+    before: Duration,
     /// The same on the wall clock, milliseconds since 1970.
     pub unix_start_ms: u64,
     /// Bytes of the store's memtables.
@@ -68,21 +70,26 @@ pub struct World {
 }
 
 impl World {
-    /// A new store.
+    /// A new store, or that of the parts before.
     ///
     /// # Errors
-    /// What keeps it from being made.
-    pub fn new(setup: Setup) -> Result<Arc<Self>> {
+    /// What keeps it from being made or opened.
+    pub fn new(setup: Setup, parts: Option<&Parts>) -> Result<Arc<Self>> {
         let options = setup.options();
         let system = Env::system(&options.derive()?)?;
         let clock = Arc::clone(&system.clock);
         let disk = |seed| Arc::new(FaultStorage::new(Arc::new(OsStorage::new()), seed));
-        let disks = [disk(setup.seed), disk(setup.seed + 1)];
+        let disks = [disk(setup.part_seed()), disk(setup.part_seed() + 1)];
         let [fast, slow] = disks.each_ref().map(|disk| Arc::clone(disk) as Arc<dyn Storage>);
         let slow = DeadlineStorage::new(slow, Deadline::new(setup.deadline), Arc::clone(&clock));
         let env = Env { fast, slow: Arc::new(slow), seed: setup.seed, ..system };
         let db = Db::open(options.env(env.clone()))?;
-        let (start, unix_start_ms) = (clock.now(), clock.unix_millis());
+        let (start, unix_now_ms) = (clock.now(), clock.unix_millis());
+        let before = parts.map_or(Duration::ZERO, |parts| parts.elapsed);
+        let keys = |client| {
+            let known = parts.and_then(|parts| parts.keys.get(client)).cloned();
+            Mutex::new(known.unwrap_or_else(|| Keys::new(setup.keys)))
+        };
         Ok(Arc::new(Self {
             maker: Maker::new(setup.seed)?,
             disks,
@@ -90,9 +97,10 @@ impl World {
             memtable_bytes: db.config().memtable_bytes,
             db: Mutex::new(Some(db)),
             start,
-            unix_start_ms,
-            phases: Phases::new(clock.now()),
-            keys: (0..CLIENTS).map(|_| Mutex::new(Keys::new(setup.keys))).collect(),
+            before,
+            unix_start_ms: parts.map_or(unix_now_ms, |parts| parts.unix_start_ms),
+            phases: Phases::new(before),
+            keys: (0..CLIENTS).map(keys).collect(),
             meters: (0..=CLIENTS).map(|_| Meter::new()).collect::<Result<_>>()?,
             loaded: AtomicUsize::new(0),
             rounds: AtomicU64::new(0),
@@ -105,9 +113,14 @@ impl World {
         }))
     }
 
-    /// Since the run began.
+    /// Since the run began, without the time between its parts.
     pub fn now(&self) -> Duration {
-        self.clock.now().saturating_sub(self.start)
+        self.clock.now().saturating_sub(self.start) + self.before
+    }
+
+    /// The same moment, by the clock.
+    fn on_the_clock(&self, at: Duration) -> Duration {
+        self.start + at.saturating_sub(self.before)
     }
 
     /// Milliseconds since the run began, by the clock that records expire by.
@@ -183,7 +196,7 @@ impl World {
     /// Waits until `done`, at most until `at`, and no longer than until all is over; true if it was done.
     pub fn wait_until(&self, at: Duration, mut done: impl FnMut() -> bool) -> bool {
         loop {
-            let look_at = self.start + at.min(self.now() + LOOK_EVERY);
+            let look_at = self.on_the_clock(at.min(self.now() + LOOK_EVERY));
             let answer =
                 self.changed.wait_until(&*self.clock, look_at, || (done() || self.is_over()).then_some(()));
             if answer.is_some() {
@@ -197,7 +210,7 @@ impl World {
 
     /// Lets `time` pass, also when all is over: for what the store does by itself.
     pub fn pause(&self, time: Duration) {
-        let until = self.start + self.now() + time;
+        let until = self.on_the_clock(self.now() + time);
         self.changed.wait_until(&*self.clock, until, || None::<()>);
     }
 
@@ -280,7 +293,7 @@ mod tests {
     fn once_all_is_over_nobody_waits_for_it_but_a_pause_lasts() {
         let temporary = tempfile::tempdir().unwrap();
         let dirs = ["fast", "slow"].map(|name| temporary.path().join(name));
-        let world = World::new(Setup::of(1, 1, dirs)).unwrap();
+        let world = World::new(Setup::of(1, 1, dirs), None).unwrap();
         world.end();
         assert!(!world.wait_until(Duration::MAX, || false));
         let (begun, pause) = (world.now(), Duration::from_millis(20));
