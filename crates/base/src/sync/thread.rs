@@ -3,7 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Result;
 
 use super::{Condvar, Mutex, Work, current_number, turns};
@@ -13,6 +13,26 @@ use super::{Condvar, Mutex, Work, current_number, turns};
 struct Ended<T> {
     outcome: Mutex<Option<Result<T>>>,
     changed: Condvar,
+    /// The scope that it is of, if it is of one.
+    of: Option<Arc<InScope>>,
+}
+
+impl<T> Drop for Ended<T> {
+    fn drop(&mut self) {
+        let is_panic = matches!(self.outcome.get_mut(), Some(Err(_)));
+        if let Some(scope) = self.of.as_ref().filter(|_| is_panic) {
+            scope.has_lost_a_panic.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The simulated threads of a scope.
+#[derive(Debug, Default)]
+struct InScope {
+    /// Those that have not ended.
+    running: AtomicUsize,
+    /// One panicked, and nobody has joined it.
+    has_lost_a_panic: AtomicBool,
 }
 
 impl<T> Ended<T> {
@@ -42,8 +62,9 @@ enum Started<H, T> {
 /// What a simulated thread does that is asked to do `work`, and where that is seen to end.
 fn told<'a, T: Send + 'a>(
     work: impl FnOnce() -> T + Send + 'a,
+    of: Option<Arc<InScope>>,
 ) -> (Box<dyn FnOnce() + Send + 'a>, Arc<Ended<T>>) {
-    let ended = Arc::new(Ended { outcome: Mutex::new(None), changed: Condvar::new() });
+    let ended = Arc::new(Ended { outcome: Mutex::new(None), changed: Condvar::new(), of });
     let told = Arc::clone(&ended);
     (Box::new(move || told.end(catch_unwind(AssertUnwindSafe(work)))), ended)
 }
@@ -84,7 +105,7 @@ pub fn spawn<T: Send + 'static>(
     let Some(turns) = turns() else {
         return Ok(JoinHandle(Started::Thread(std::thread::Builder::new().name(name).spawn(work)?)));
     };
-    let (work, ended) = told(work);
+    let (work, ended) = told(work, None);
     Ok(JoinHandle(Started::Simulated(ended, turns.start(work))))
 }
 
@@ -92,8 +113,7 @@ pub fn spawn<T: Send + 'static>(
 #[derive(Clone, Debug)]
 pub struct Scope<'scope, 'env> {
     scope: &'scope std::thread::Scope<'scope, 'env>,
-    /// Simulated threads that have not ended.
-    running: Arc<AtomicUsize>,
+    simulated: Arc<InScope>,
 }
 
 impl<'scope> Scope<'scope, '_> {
@@ -105,13 +125,13 @@ impl<'scope> Scope<'scope, '_> {
         let Some(turns) = turns() else {
             return ScopedJoinHandle(Started::Thread(self.scope.spawn(work)));
         };
-        let (work, ended) = told(work);
-        let running = Arc::clone(&self.running);
-        running.fetch_add(1, Ordering::Relaxed);
+        let (work, ended) = told(work, Some(Arc::clone(&self.simulated)));
+        let simulated = Arc::clone(&self.simulated);
+        simulated.running.fetch_add(1, Ordering::Relaxed);
         let work: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || {
             // When it returns nothing is left of it that borrows.
             work();
-            running.fetch_sub(1, Ordering::Release);
+            simulated.running.fetch_sub(1, Ordering::Release);
         });
         // SAFETY: only the lifetime is another one. The scope does not end before `running` says that all of these have returned, or with the
         // process; what was not begun by then is not counted down and keeps it from ending.
@@ -138,11 +158,11 @@ impl<T> ScopedJoinHandle<'_, T> {
 }
 
 /// Waits for the simulated threads of a scope when it is dropped: what they borrow goes next.
-struct WaitsForAll(Arc<AtomicUsize>);
+struct WaitsForAll(Arc<InScope>);
 
 impl Drop for WaitsForAll {
     fn drop(&mut self) {
-        let are_left = || self.0.load(Ordering::Acquire) > 0;
+        let are_left = || self.0.running.load(Ordering::Acquire) > 0;
         while are_left() {
             let others_go_on = || turns().into_iter().for_each(|turns| turns.give_way(false));
             if catch_unwind(AssertUnwindSafe(others_go_on)).is_err() && are_left() {
@@ -154,11 +174,17 @@ impl Drop for WaitsForAll {
 }
 
 /// Runs `work`, whose threads may borrow what outlives it. In a simulation it should join them all: what else they wait for may not come.
+///
+/// # Panics
+/// If a thread panicked that was not joined.
 pub fn scope<'env, T>(work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
     std::thread::scope(|scope| {
-        let running = Arc::default();
-        let _waits = WaitsForAll(Arc::clone(&running));
-        work(Scope { scope, running })
+        let simulated = Arc::<InScope>::default();
+        let waits = WaitsForAll(Arc::clone(&simulated));
+        let outcome = work(Scope { scope, simulated: Arc::clone(&simulated) });
+        drop(waits);
+        assert!(!simulated.has_lost_a_panic.load(Ordering::Relaxed), "a thread of the scope panicked");
+        outcome
     })
 }
 
@@ -259,6 +285,14 @@ mod tests {
                 });
             }));
             assert!(panicked.is_err());
+            let joins = |is_joined: bool| {
+                let thread = || panic!("expected by the test");
+                scope(|scope| {
+                    drop(Some(scope.spawn(thread)).filter(|_| is_joined).map(ScopedJoinHandle::join))
+                });
+            };
+            joins(true);
+            assert!(catch_unwind(|| joins(false)).is_err(), "nobody else would hear of it");
         });
         let mut all = borrowed.into_inner();
         all.sort_unstable();
