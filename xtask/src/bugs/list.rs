@@ -404,6 +404,24 @@ pub(super) const BUGS: &[Bug] = &[
         "full_manifest::tables_of_an_edit_that_failed_do_not_stay_in_a_store_at_rest",
     ),
     bug(
+        "logs-that-cannot-be-removed-add-up",
+        LIMITS,
+        Trust,
+        "full_log::a_disk_that_neither_takes_logs_nor_removes_them_does_not_fill_up_with_them",
+    ),
+    bug(
+        "logs-of-failed-writes-add-up",
+        LIMITS,
+        Trust,
+        "full_log::files_that_failed_writes_have_ended_are_given_up_before_they_fill_the_fast_tier",
+    ),
+    bug(
+        "log-is-begun-without-room",
+        LIMITS,
+        Lsm,
+        "write::log::tests::no_log_is_begun_where_the_fast_tier_has_no_room_for_it",
+    ),
+    bug(
         "lock-goes-before-what-was-given-up",
         LEFT_OVER,
         Trust,

@@ -3,7 +3,8 @@
 //! Invariants
 //! - F1 A log is given up only by `release`, whose caller knows that tables hold all its records.
 //! - F2 At most `recycle_max` given-up files of about the usual length are kept; the others are removed. Kept files keep their old names, so
-//!   after a restart they are logs below the needed number like any other.
+//!   after a restart they are logs like any other: below the needed number, or without anything acknowledged.
+//! - F3 A discarded file that cannot be removed is kept beyond that, and the next log overwrites it: a disk that takes no log gets no more of them.
 //!
 //! Tests: `tests/files.rs`.
 
@@ -157,12 +158,24 @@ impl LogFiles {
         synced.map_err(|error| Error::io("sync a log", &log_path(&self.dir, number), error))
     }
 
-    /// Removes the log `number`, which holds nothing acknowledged. One that cannot be removed goes with the next
-    /// [`Self::release`] above it.
+    /// Removes the log `number`, which holds nothing acknowledged. One that cannot be removed is kept for the next log (F3).
     pub fn discard(&self, number: u64) {
-        if self.storage.remove(&log_path(&self.dir, number)).is_ok() {
-            self.state.lock().live.remove(&number);
+        let is_removed = self.storage.remove(&log_path(&self.dir, number)).is_ok();
+        if !is_removed && seeded_bug!("logs-that-cannot-be-removed-add-up") {
+            return;
         }
+        let mut state = self.state.lock();
+        let discarded = state.live.remove(&number);
+        if let Some(live) = discarded.filter(|_| !is_removed) {
+            state.spare.push((number, live.bytes()));
+        }
+    }
+
+    /// Bytes of disk space that the next log takes beyond [`Self::bytes`].
+    #[must_use]
+    pub fn next_bytes(&self) -> u64 {
+        let kept = self.state.lock().spare.last().map_or(0, |(_, bytes)| on_disk_bytes(*bytes));
+        on_disk_bytes(self.preallocate_bytes).saturating_sub(kept)
     }
 
     /// Removes the logs `numbers`, which a replay passed over behind a gap, for good: P2 hides them no sooner than a later log has a

@@ -9,6 +9,8 @@
 //!   first after it is synced whatever its level: a crash that lost it would find the refused write at the end of the spoilt file.
 //! - L4 A keyspace without unflushed writes does not hold a file back: its empty memtable is replaced at
 //!   rotation. One that does is flushed when the files exceed their limit (RELIABILITY M15).
+//! - L5 A file is begun where the fast tier has room for it. Failed writes end files without filling a memtable: when the files exceed their
+//!   limit one is sealed all the same, and writers hear of the room that the files take.
 
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
 use crate::memtable::MemTable;
 use crate::options::Durability;
+use crate::space::Priority;
 use crate::view::{KeyspaceState, View};
 use crate::wal::WalWriter;
 
@@ -128,7 +131,7 @@ impl Log {
             if let Some(fatal) = engine.health.fatal() {
                 return if seeded_bug!("a-close-that-loses-writes-ends-well") { Ok(()) } else { Err(fatal) };
             }
-            engine.start_anew(self)?;
+            engine.start_anew(self, 0)?;
         }
         if engine.health.fatal().is_some() {
             // A finished log would vouch for what a failed sync left unknown.
@@ -160,10 +163,10 @@ impl Engine {
     pub(crate) fn rotate(&self, log: &mut Log, full: &[u32]) -> Result<()> {
         self.publisher.wait_visible(log.last_sequence);
         if log.is_spoilt() {
-            self.start_anew(log)?;
+            self.start_anew(log, 0)?;
         }
         log.flush(self)?;
-        let next = self.next_log(log.last_sequence)?;
+        let next = self.next_log(log.last_sequence, 0)?;
         let number = next.number();
         self.closed_logs.lock().push(log.start(next));
         let keyspaces = self.keyspaces.load_full();
@@ -184,14 +187,14 @@ impl Engine {
     }
 
     /// Goes on in a new WAL file after a failed write. It begins with what the failed one may lack of what was
-    /// acknowledged; memtables stay, since they hold records of both.
+    /// acknowledged; memtables stay, since they hold records of both. It is not made if it would take the last `kept` bytes of the tier.
     ///
     /// # Errors
     /// If the file cannot be made; everything stays as it is then, to be tried again.
-    pub(crate) fn start_anew(&self, log: &mut Log) -> Result<()> {
+    pub(crate) fn start_anew(&self, log: &mut Log, kept: u64) -> Result<()> {
         let records = log.unwritten();
         let base = records.first().map_or(log.last_sequence, |(first, _)| first - 1);
-        let mut next = self.next_log(base)?;
+        let mut next = self.next_log(base, kept)?;
         for (first, batch) in &records {
             if let Err(error) = next.append(*first, batch) {
                 self.wals.discard(next.number());
@@ -205,11 +208,25 @@ impl Engine {
             self.wals.discard(failed.number());
         }
         self.account_logs();
+        self.refresh_pressure();
         Ok(())
     }
 
-    /// A new WAL file for the records behind sequence number `base`.
-    fn next_log(&self, base: Sequence) -> Result<WalWriter> {
+    /// True if files that failed writes have ended take more than all files may, and sealing a memtable would let some of them go.
+    pub(crate) fn has_too_many_logs(&self) -> bool {
+        self.wals.bytes() > self.config.wal_bytes_max
+            && self.keyspaces.load().iter().any(|one| !one.peek().mem.is_empty())
+            && !seeded_bug!("logs-of-failed-writes-add-up")
+    }
+
+    /// A new WAL file for the records behind sequence number `base`, where the tier has room for it and `kept` bytes.
+    fn next_log(&self, base: Sequence, kept: u64) -> Result<WalWriter> {
+        let bytes = if seeded_bug!("log-is-begun-without-room") {
+            0
+        } else {
+            self.wals.next_bytes().saturating_add(kept)
+        };
+        let _room = self.space.reserve(Tier::Fast, bytes, Priority::Essential)?;
         let next = self.wals.create(self.new_file_number()).map_err(|error| self.fast_error(error))?;
         self.wals.begins_behind(next.number(), base);
         self.account_logs();
@@ -263,7 +280,11 @@ impl Engine {
         self.health.check_writable()?;
         let mut log = self.log.lock();
         if log.is_spoilt() {
-            self.start_anew(&mut log)?;
+            // A writer has waited for room; who only syncs, again and again, must not take what the flush needs that lets the files go.
+            self.start_anew(&mut log, self.flush_need_bytes())?;
+            if self.has_too_many_logs() {
+                self.rotate(&mut log, &[])?;
+            }
         }
         log.sync(self)
     }
@@ -287,4 +308,28 @@ fn renew_memtable(keyspace: &Arc<KeyspaceState>, wal_number: u64, seal: bool) {
             version: Arc::clone(&view.version),
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::Db;
+    use crate::db::testing::World;
+
+    #[test]
+    fn no_log_is_begun_where_the_fast_tier_has_no_room_for_it() {
+        let world = World::new();
+        let db = Db::open(world.options()).unwrap();
+        db.put(b"key", b"value").unwrap();
+        let space = &db.engine.space;
+        let free = space.available(Tier::Fast, Priority::Essential).unwrap();
+        let others = space.reserve(Tier::Fast, free - 4096, Priority::Essential).unwrap();
+        let error = db.flush().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        let stats = space.stats(Tier::Fast);
+        assert!(Some(stats.committed_max_bytes) <= stats.capacity_bytes, "{stats:?}");
+        drop(others);
+        db.flush().unwrap();
+        assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
 }

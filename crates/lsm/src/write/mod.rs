@@ -162,10 +162,11 @@ impl Engine {
         if full.is_empty() {
             full.extend(self.largest_of_too_much());
         }
-        if log.is_spoilt() {
-            self.start_anew(log)?;
+        let starts_anew = log.is_spoilt();
+        if starts_anew {
+            self.start_anew(log, 0)?;
         }
-        if !full.is_empty() {
+        if !full.is_empty() || starts_anew && self.has_too_many_logs() {
             self.rotate(log, &full)?;
         }
         let mem = |&id: &u32| Some((id, Arc::clone(&keyspaces.by_id(id)?.peek().mem)));

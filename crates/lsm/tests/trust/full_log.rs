@@ -4,9 +4,9 @@
 use kelvin_base::ErrorKind;
 use kelvin_lsm::db::{Db, WriteOptions};
 use kelvin_lsm::options::{Durability, Options};
-use kelvin_storage::fault::{ENOSPC, Effect, Op, Rule};
+use kelvin_storage::fault::{EIO, ENOSPC, Effect, Op, Rule};
 
-use crate::rig::{FAST, Rig, assert_filled, assert_says, check, fill, key, value};
+use crate::rig::{FAST, Rig, assert_filled, assert_says, check, fill, key, value, write_until_full};
 
 /// What a full disk may answer when the log is written, and when a new file of it is made.
 fn refusals() -> Vec<Rule> {
@@ -156,4 +156,86 @@ fn a_full_disk_under_memory_durability_refuses_writes_and_resumes_them() {
     let db = Db::open(rig.single()).unwrap();
     assert_filled(&db, 'n', count);
     assert_filled(&db, 'r', 100);
+}
+
+/// Both capacities were kept, and the logs take no more than they may, but for the one that is being written.
+fn assert_logs_are_bounded(rig: &Rig, db: &Db) {
+    let stats = db.stats();
+    assert!(stats.used_bytes_max[0] <= 1 << 20, "{} bytes of the fast tier", stats.used_bytes_max[0]);
+    let logs = rig.files(FAST, ".wal");
+    let (most, each) = (db.config().wal_bytes_max, db.config().memtable_bytes);
+    assert!(
+        (logs.len() as u64) * each <= most + 2 * each,
+        "{} logs of {each} bytes, {most} allowed",
+        logs.len()
+    );
+}
+
+#[test]
+fn a_disk_that_neither_takes_logs_nor_removes_them_does_not_fill_up_with_them() {
+    let rig = Rig::new();
+    let db = Db::open(options(&rig, Durability::Os)).unwrap();
+    fill(&db, 'a', 10);
+    for op in [Op::Append, Op::Remove] {
+        rig.fast.add(Rule::new(op, Effect::Error(EIO)).on("*.wal"));
+    }
+    for _ in 0..100 {
+        assert!(db.put(b"again", b"v").is_err() && db.sync().is_err());
+    }
+    assert_logs_are_bounded(&rig, &db);
+    rig.fast.clear();
+    fill(&db, 'r', 30);
+    db.sync().unwrap();
+    assert_logs_are_bounded(&rig, &db);
+    let after = rig.killed();
+    for db in [db, Db::open(options(&after, Durability::Os)).unwrap()] {
+        assert_filled(&db, 'a', 10);
+        assert_filled(&db, 'r', 30);
+        assert_eq!(db.get(b"again").unwrap(), None);
+    }
+}
+
+#[test]
+fn files_that_failed_writes_have_ended_are_given_up_before_they_fill_the_fast_tier() {
+    let rig = Rig::new();
+    let db = Db::open(options(&rig, Durability::Os)).unwrap();
+    for number in 0..300 {
+        rig.fast.add(Rule::new(Op::Append, Effect::Error(EIO)).on("*.wal").times(1));
+        assert!(db.put(b"again", b"v").is_err());
+        db.put(&key('n', number), &value(&key('n', number))).unwrap();
+        rig.executor.run_all();
+        assert_logs_are_bounded(&rig, &db);
+    }
+    assert_filled(&db, 'n', 300);
+    let after = rig.killed();
+    assert_filled(&Db::open(options(&after, Durability::Os)).unwrap(), 'n', 300);
+}
+
+#[test]
+fn syncs_that_fail_leave_a_full_fast_tier_what_a_flush_needs() {
+    let rig = Rig::new();
+    let db = Db::open(options(&rig, Durability::Memory)).unwrap();
+    rig.slow.away(EIO);
+    let (_, count) = write_until_full(&rig, &db, 'n');
+    let mut refusals = 0;
+    for _ in 0..100 {
+        // The file is begun and synced, and then spoilt by the mark that says so.
+        rig.fast.add(Rule::new(Op::Append, Effect::Error(EIO)).on("*.wal").after(1).times(1));
+        if let Err(error) = db.sync() {
+            assert_says(&error, ErrorKind::NoSpace, &["fast tier's capacity", "writing resumes by itself"]);
+            refusals += 1;
+        }
+        rig.fast.clear();
+    }
+    assert!(refusals > 0);
+    let most = db.stats().used_bytes_max[0];
+    assert!(most <= 1 << 20, "{most} bytes of the fast tier");
+    rig.slow.back();
+    for _ in 0..5 {
+        rig.let_time_pass();
+    }
+    fill(&db, 'r', 30);
+    db.sync().unwrap();
+    assert_filled(&db, 'n', count);
+    assert_logs_are_bounded(&rig, &db);
 }
