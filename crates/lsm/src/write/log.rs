@@ -194,10 +194,14 @@ impl Engine {
     pub(crate) fn start_anew(&self, log: &mut Log, kept: u64) -> Result<()> {
         let records = log.unwritten();
         let base = records.first().map_or(log.last_sequence, |(first, _)| first - 1);
-        let mut next = self.next_log(base, kept)?;
+        // With what frames them.
+        let bytes: u64 = records.iter().map(|(_, batch)| (batch.len() + batch.len() / 64 + 64) as u64).sum();
+        let beyond = bytes.saturating_sub(self.config.memtable_bytes);
+        let mut next = self.next_log(base, kept.saturating_add(beyond))?;
         for (first, batch) in &records {
             if let Err(error) = next.append(*first, batch) {
                 self.wals.discard(next.number());
+                self.account_logs();
                 return Err(self.fast_error(error));
             }
         }
