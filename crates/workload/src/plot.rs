@@ -160,7 +160,8 @@ impl LinePlot {
 
     fn draw_on(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {
         let points = || self.lines.iter().flat_map(|line| &line.points);
-        let right = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
+        let ends = self.bands.iter().map(|band| band.ends.1).chain(self.marks.iter().map(|(at, _)| *at));
+        let right = points().map(|point| point.0).chain(ends).fold(f64::MIN_POSITIVE, f64::max);
         let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
         let top = self.top.unwrap_or(highest * if self.has_legend_above { 1.7 } else { 1.08 });
         let (x_labels, x_label) = self.x_label.unwrap_or((LABELS, number));
@@ -436,6 +437,8 @@ mod tests {
         }
         assert!(svg.contains("opacity=\"0.28\" fill=\"#E69F00\""), "{svg}");
         assert!(LinePlot::default().draw().is_ok(), "nothing to show is no error");
+        let without_lines = LinePlot { lines: Vec::new(), ..plot };
+        assert!(without_lines.draw().unwrap().contains("a stage"), "nor are marks and bands without lines");
     }
 
     #[test]

@@ -184,6 +184,22 @@ impl Space {
         self.reserve_with(tier, bytes, priority, |_| {})
     }
 
+    /// Checks that a file of `bytes` fits beside the files there are. What work in flight has set aside is left out: for the log, whose room that
+    /// work has left alone.
+    ///
+    /// # Errors
+    /// As [`Space::reserve`].
+    pub fn fits_beside_files(&self, tier: Tier, bytes: u64) -> Result<()> {
+        let mut books = self.books(tier).lock();
+        match self.capacity(tier) {
+            Some(capacity) if bytes > 0 && books.used.saturating_add(bytes) > capacity => {
+                books.refusals += 1;
+                Err(self.no_space(tier, &books, bytes, &Refusal::Capacity { capacity, kept: 0 }))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn take(&self, tier: Tier, bytes: u64, priority: Priority) -> Result<()> {
         self.reserve_with(tier, bytes, priority, |books| {
             books.reserved += bytes;

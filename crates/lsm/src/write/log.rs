@@ -187,17 +187,14 @@ impl Engine {
     }
 
     /// Goes on in a new WAL file after a failed write. It begins with what the failed one may lack of what was
-    /// acknowledged; memtables stay, since they hold records of both. It is not made if it would take the last `kept` bytes of the tier.
+    /// acknowledged; memtables stay, since they hold records of both. It is not made if it would take the last `kept` bytes that nobody has set aside.
     ///
     /// # Errors
     /// If the file cannot be made; everything stays as it is then, to be tried again.
     pub(crate) fn start_anew(&self, log: &mut Log, kept: u64) -> Result<()> {
         let records = log.unwritten();
         let base = records.first().map_or(log.last_sequence, |(first, _)| first - 1);
-        // With what frames them.
-        let bytes: u64 = records.iter().map(|(_, batch)| (batch.len() + batch.len() / 64 + 64) as u64).sum();
-        let beyond = bytes.saturating_sub(self.config.memtable_bytes);
-        let mut next = self.next_log(base, kept.saturating_add(beyond))?;
+        let mut next = self.next_log(base, kept)?;
         for (first, batch) in &records {
             if let Err(error) = next.append(*first, batch) {
                 self.wals.discard(next.number());
@@ -223,14 +220,15 @@ impl Engine {
             && !seeded_bug!("logs-of-failed-writes-add-up")
     }
 
-    /// A new WAL file for the records behind sequence number `base`, where the tier has room for it and `kept` bytes.
+    /// A new WAL file for the records behind sequence number `base`, where the tier has room for it, and `kept` bytes that nobody has set aside.
     fn next_log(&self, base: Sequence, kept: u64) -> Result<WalWriter> {
-        let bytes = if seeded_bug!("log-is-begun-without-room") {
-            0
-        } else {
-            self.wals.next_bytes().saturating_add(kept)
-        };
-        let _room = self.space.reserve(Tier::Fast, bytes, Priority::Essential)?;
+        let bytes = self.wals.next_bytes();
+        if !seeded_bug!("log-is-begun-without-room") {
+            self.space.fits_beside_files(Tier::Fast, bytes)?;
+        }
+        if kept > 0 {
+            self.space.admit(Tier::Fast, bytes.saturating_add(kept), Priority::Essential)?;
+        }
         let next = self.wals.create(self.new_file_number()).map_err(|error| self.fast_error(error))?;
         self.wals.begins_behind(next.number(), base);
         self.account_logs();
@@ -327,12 +325,12 @@ mod tests {
         db.put(b"key", b"value").unwrap();
         let space = &db.engine.space;
         let free = space.available(Tier::Fast, Priority::Essential).unwrap();
-        let others = space.reserve(Tier::Fast, free - 4096, Priority::Essential).unwrap();
+        space.file_added(Tier::Fast, "others", free - 4096);
         let error = db.flush().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
         let stats = space.stats(Tier::Fast);
-        assert!(Some(stats.committed_max_bytes) <= stats.capacity_bytes, "{stats:?}");
-        drop(others);
+        assert!(Some(stats.used_max_bytes) <= stats.capacity_bytes, "{stats:?}");
+        space.file_removed(Tier::Fast, "others");
         db.flush().unwrap();
         assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     }
