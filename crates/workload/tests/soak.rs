@@ -11,7 +11,7 @@ use kelvin_workload::soak::soak;
 fn a_store_at_work_keeps_its_promises_through_every_fault() {
     let temporary = tempfile::tempdir().unwrap();
     let dirs = ["fast", "slow"].map(|name| temporary.path().join(name));
-    let soaked = soak(Setup::of(3, 1, dirs), None, &|_| {}).unwrap();
+    let soaked = soak(Setup::of(3, 1, dirs), &|_| {}).unwrap();
     assert_eq!(soaked.broken(), None, "{soaked:#?}");
     let done: BTreeMap<&str, u64> = soaked.done.iter().copied().collect();
     for kind in Kind::ALL {

@@ -40,7 +40,7 @@ pub struct Verify {
     /// The same on the slow disk [default: the temporary one]
     #[arg(long, value_name = "DIR")]
     pub slow: Option<PathBuf>,
-    /// A soak in parts: go on where the soak that FILE tells of ended, and tell there how this one did, for the next; made if it is not there
+    /// A soak in parts: go on with the store, in its place, and the seed of the soak that FILE tells of, and tell there how this one did, for the next; made if it is not there
     #[arg(long = "continue", value_name = "FILE")]
     pub parts: Option<PathBuf>,
     /// Write a report with plots over time to this file, for the suite soak

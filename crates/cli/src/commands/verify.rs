@@ -136,7 +136,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Error> {
 fn begins_parts(args: &Verify, chosen: &[&Suite], budgets: &[u64]) -> Result<bool, Error> {
     let Some(file) = &args.parts else { return Ok(false) };
     match (chosen, budgets) {
-        ([suite], [budget]) if suite.name == soak::SUITE.name => soak::check_parts(file, *budget)?,
+        ([suite], [budget]) if suite.name == soak::SUITE.name => soak::check_parts(file, *budget, args.seed)?,
         _ => return Err(Error::invalid("--continue is of the suite soak alone").advice("name soak")),
     }
     Ok(!file.exists())

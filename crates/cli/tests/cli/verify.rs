@@ -88,6 +88,8 @@ fn a_soak_goes_on_where_the_part_before_ended() {
     assert!(second["count"].as_u64() >= Some(first["count"].as_u64().unwrap() + 3), "{second}");
     let (code, told) = failure(&mut part("300"));
     assert!(code == 2 && told.contains("has other data"), "{code} {told}");
+    let (code, told) = failure(part("3").args(["--seed", "5"]));
+    assert!(code == 2 && told.contains("give --seed 1"), "{code} {told}");
     // Something is wrong with the store: the next part finds it, and nothing goes on from there.
     #[expect(clippy::disallowed_methods, reason = "the user's file, not the store's")]
     let bytes = std::fs::read(&file).unwrap();

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelvin::{Error, Result};
-use kelvin_base::sync;
+use kelvin_base::sync::{self, Mutex};
 use kelvin_sim::verify::{Broken, Done, Order, Shown, Suite};
 use serde_json::{Value, json};
 
@@ -59,23 +59,7 @@ pub static SUITE: Suite = Suite {
 fn run(order: &Order<'_>) -> std::result::Result<Done, Broken> {
     let again = format!("soak --seed {} --budget {}", order.seed, order.budget);
     let broken = |what: String| Broken { what, again: again.clone() };
-    let places = order.dirs.each_ref().map(|dir| dir.join("soak"));
-    let ran = || -> Result<Soaked> {
-        let Some(file) = order.parts else {
-            return soak(Setup::of(order.budget, order.seed, places.clone()), None, order.progress);
-        };
-        let parts = Parts::read(file)?.map(|parts| parts.write_at_work(file)).transpose()?;
-        let setup = match &parts {
-            Some(parts) => parts.next(order.budget)?,
-            None => Setup::of(order.budget, order.seed, places.clone()),
-        };
-        let soaked = soak(setup, parts, order.progress)?;
-        if soaked.broken().is_none() {
-            Parts::of(&soaked).write(file)?;
-        }
-        Ok(soaked)
-    };
-    let soaked = ran().map_err(|error| broken(error.to_string()))?;
+    let soaked = run_part(order).map_err(|error| broken(error.to_string()))?;
     let page = page::page(&soaked).map_err(|error| broken(error.to_string()))?;
     (order.show)(Shown { figures: soaked.to_json(), page: Some(page) });
     match soaked.broken() {
@@ -84,13 +68,32 @@ fn run(order: &Order<'_>) -> std::result::Result<Done, Broken> {
     }
 }
 
-/// What keeps a soak of `budget` seconds from going on with that of `file`, or from beginning there.
+/// Runs the whole of a soak, or its next part.
+fn run_part(order: &Order<'_>) -> Result<Soaked> {
+    let parts = order.parts.map(Parts::read).transpose()?.flatten();
+    let setup = match &parts {
+        Some(parts) => parts.next(order.budget, order.seed)?,
+        None => Setup::of(order.budget, order.seed, order.dirs.each_ref().map(|dir| dir.join("soak"))),
+    };
+    let world = World::new(setup, parts.as_ref())?;
+    // Not before the store is open: where it cannot be opened, the file goes on telling of it.
+    if let (Some(file), Some(parts)) = (order.parts, &parts) {
+        parts.at_work().write(file)?;
+    }
+    let soaked = soak_in(&world, parts, order.progress)?;
+    if let Some(file) = order.parts.filter(|_| soaked.broken().is_none()) {
+        Parts::of(&soaked).write(file)?;
+    }
+    Ok(soaked)
+}
+
+/// What keeps a soak of `budget` seconds and `seed` from going on with that of `file`, or from beginning there.
 ///
 /// # Errors
 /// As [`Parts::read`] and [`Parts::next`] tell them; `Io` if the file cannot be made.
-pub fn check_parts(file: &Path, budget: u64) -> Result<()> {
+pub fn check_parts(file: &Path, budget: u64, seed: u64) -> Result<()> {
     match Parts::read(file)? {
-        Some(parts) => parts.next(budget).map(drop),
+        Some(parts) => parts.next(budget, seed).map(drop),
         None => dirs::write_whole(file, "").and_then(|()| dirs::remove_file(file)),
     }
 }
@@ -120,7 +123,7 @@ pub struct Soaked {
     pub elapsed: Duration,
     /// When it began, milliseconds since 1970.
     pub unix_start_ms: u64,
-    /// What the keys of each client hold.
+    /// What the keys of each client hold; none if a promise was broken: who hangs has not let go of its own.
     pub keys: Vec<Keys>,
 }
 
@@ -207,24 +210,28 @@ impl Soaked {
     }
 }
 
-/// Runs a soak, or the next part of one; `progress` is told of the seconds since the data was there.
+/// Runs a soak; `progress` is told of the seconds since the data was loaded.
 ///
 /// # Errors
 /// What keeps it from being begun. A broken promise is no error: [`Soaked::broken`].
-pub fn soak(setup: Setup, parts: Option<Parts>, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
-    let world = World::new(setup, parts.as_ref())?;
+pub fn soak(setup: Setup, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
+    soak_in(&World::new(setup, None)?, None, progress)
+}
+
+/// Runs a soak in `world`, after `parts`.
+fn soak_in(world: &Arc<World>, parts: Option<Parts>, progress: &(dyn Fn(u64) + Sync)) -> Result<Soaked> {
     if parts.is_some()
-        && let Err(what) = Chaos::new(&world).is_as_known()
+        && let Err(what) = Chaos::new(world).is_as_known()
     {
         world.fail(format!("in what the part before left {what}"));
     }
     let mut threads = Vec::new();
     let failed = |error| Error::io("cannot start a thread", Path::new("soak"), error);
     for me in 0..CLIENTS {
-        let client = Client::new(&world, me);
+        let client = Client::new(world, me);
         threads.push(sync::spawn(format!("client {me}"), move || client.run()).map_err(failed)?);
     }
-    let chaos = Chaos::new(&world);
+    let chaos = Chaos::new(world);
     threads.push(sync::spawn("chaos".to_owned(), move || chaos.run()).map_err(failed)?);
     let (mut samples, mut spans) = (Vec::new(), Vec::new());
     let (mut done_before, mut refused_before) = (Vec::new(), [0; 2]);
@@ -242,8 +249,8 @@ pub fn soak(setup: Setup, parts: Option<Parts>, progress: &(dyn Fn(u64) + Sync))
             let loaded_at = *loaded_at.get_or_insert(world.now());
             progress(world.now().saturating_sub(loaded_at).as_secs());
         }
-        sampler.take(&world)?;
-        hangs = hanging(&world);
+        sampler.take(world)?;
+        hangs = hanging(world);
         if let Some(what) = &hangs {
             world.fail(what.clone());
         }
@@ -256,18 +263,21 @@ pub fn soak(setup: Setup, parts: Option<Parts>, progress: &(dyn Fn(u64) + Sync))
         if ended.contains(&false) {
             world.fail("a thread panicked".to_owned());
         }
-        finish(&world);
+        finish(world);
     }
-    let own_bytes = own_bytes(&world);
+    let own_bytes = own_bytes(world);
     let count = |kind: &Kind| {
         let before = done_before.iter().find(|(name, _)| name == kind.name()).map_or(0, |(_, count)| *count);
         (kind.name(), before + world.meters.iter().map(|meter| meter.count_of(*kind)).sum::<u64>())
     };
     let refused = [0, 1]
         .map(|at| refused_before[at] + world.meters.iter().map(|meter| meter.refusals()[at]).sum::<u64>());
+    let failure = world.failure();
+    let take = |keys: &Mutex<Keys>| std::mem::replace(&mut *keys.lock(), Keys::new(0));
+    let keys = if failure.is_none() { world.keys.iter().map(take).collect() } else { Vec::new() };
     Ok(Soaked {
         seconds: world.setup.seconds_before + seconds,
-        failure: world.failure(),
+        failure,
         done: Kind::ALL.iter().map(count).collect(),
         refused,
         spans,
@@ -276,7 +286,7 @@ pub fn soak(setup: Setup, parts: Option<Parts>, progress: &(dyn Fn(u64) + Sync))
         own_bytes,
         elapsed: world.now(),
         unix_start_ms: world.unix_start_ms,
-        keys: world.keys.iter().map(|keys| keys.lock().clone()).collect(),
+        keys,
         setup: world.setup.clone(),
     })
 }

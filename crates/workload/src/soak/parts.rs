@@ -2,7 +2,7 @@
 //!
 //! That is where the store is, what every key must hold, and all that was seen so far; the next part reads the whole store first and holds it
 //! against what is known. While a part is at work the file says so, and it goes on saying so if the part found a broken promise or did not end:
-//! the store is then no longer what the file knows. Tests stand below, and in `tests/soak.rs` of this crate.
+//! the store is then no longer what the file knows. Tests stand below, and in `crates/cli/tests/cli/verify.rs`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,6 +53,12 @@ pub struct Parts {
     pub refused: [u64; 2],
 }
 
+/// What every form of the file says.
+#[derive(Deserialize)]
+struct Form {
+    format: u32,
+}
+
 impl Parts {
     /// What `soaked`, which held, leaves to the next part.
     #[must_use]
@@ -90,15 +96,17 @@ impl Parts {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("reading what the parts of a soak left", path, error)),
         };
-        let parts: Self = serde_json::from_slice(&bytes).map_err(|error| {
+        let no_parts = |error| {
             Error::invalid(format!("this is not what a part of a soak left: {error}"))
                 .file(path)
                 .advice("name another file, which is made; nothing was changed")
-        })?;
-        if parts.format != FORMAT {
-            let told = format!("the file's form is {}, and this program knows {FORMAT}", parts.format);
+        };
+        let Form { format } = serde_json::from_slice(&bytes).map_err(no_parts)?;
+        if format != FORMAT {
+            let told = format!("the file's form is {format}, and this program knows {FORMAT}");
             return Err(Error::invalid(told).file(path).advice("go on with the program that wrote it"));
         }
+        let parts: Self = serde_json::from_slice(&bytes).map_err(no_parts)?;
         if parts.is_at_work {
             return Err(Error::invalid(
                 "the last part of this soak is at work, did not end, or found a broken promise",
@@ -123,21 +131,30 @@ impl Parts {
         dirs::write_whole(path, &text)
     }
 
-    /// The same, saying that a part is at work.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn write_at_work(self, path: &Path) -> Result<Self> {
-        let at_work = Self { is_at_work: true, ..self };
-        at_work.write(path)?;
-        Ok(Self { is_at_work: false, ..at_work })
+    /// The same while a part is at work, without what nobody goes on from then.
+    #[must_use]
+    pub fn at_work(&self) -> Self {
+        let (keys, samples, spans) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            is_at_work: true,
+            keys,
+            samples,
+            spans,
+            dirs: self.dirs.clone(),
+            done: self.done.clone(),
+            ..*self
+        }
     }
 
     /// The next part, of so many seconds.
     ///
     /// # Errors
-    /// `InvalidArgument` if a soak of so many seconds is another one than that which it is to go on with.
-    pub fn next(&self, seconds: u64) -> Result<Setup> {
+    /// `InvalidArgument` if a soak of so many seconds, or of this seed, is another one than that which it is to go on with.
+    pub fn next(&self, seconds: u64, seed: u64) -> Result<Setup> {
+        if seed != self.seed {
+            let told = format!("the soak to go on with has the seed {}, not {seed}", self.seed);
+            return Err(Error::invalid(told).advice(format!("give --seed {}", self.seed)));
+        }
         let mut setup = Setup::of(seconds, self.seed, self.dirs.clone());
         let begun = (self.fast_capacity, self.memory, self.keys_each, self.step_every);
         if begun != (setup.fast_capacity, setup.memory, setup.keys, setup.step_every) {
@@ -163,7 +180,11 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("soak.json");
         assert_eq!(Parts::read(&path).unwrap(), None);
-        for (bytes, word) in [("{}", "not what a part of a soak left"), ("", "EOF")] {
+        for (bytes, word) in [
+            ("{}", "not what a part of a soak left"),
+            ("", "EOF"),
+            ("{\"format\": 7, \"more\": 1}", "the file's form is 7, and this program knows 1"),
+        ] {
             dirs::write_whole(&path, bytes).unwrap();
             let told = Parts::read(&path).unwrap_err().to_string();
             assert!(told.contains(word) && told.contains("soak.json"), "{told}");
