@@ -416,6 +416,12 @@ pub(super) const BUGS: &[Bug] = &[
         "full_log::files_that_failed_writes_have_ended_are_given_up_before_they_fill_the_fast_tier",
     ),
     bug(
+        "each-sync-begins-a-log",
+        LIMITS,
+        Trust,
+        "full_log::a_sync_of_a_spoilt_log_needs_no_room_of_a_full_fast_tier",
+    ),
+    bug(
         "log-is-begun-without-room",
         LIMITS,
         Lsm,

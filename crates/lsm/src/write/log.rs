@@ -10,7 +10,7 @@
 //! - L4 A keyspace without unflushed writes does not hold a file back: its empty memtable is replaced at
 //!   rotation. One that does is flushed when the files exceed their limit (RELIABILITY M15).
 //! - L5 A file is begun where the fast tier has room for it. Failed writes end files without filling a memtable: when the files exceed their
-//!   limit one is sealed all the same, and writers hear of the room that the files take.
+//!   limit one is sealed all the same, and writers hear of the room that the files take. A sync begins one only for what the files lack.
 
 use std::sync::Arc;
 
@@ -20,7 +20,6 @@ use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
 use crate::memtable::MemTable;
 use crate::options::Durability;
-use crate::space::Priority;
 use crate::view::{KeyspaceState, View};
 use crate::wal::WalWriter;
 
@@ -131,7 +130,7 @@ impl Log {
             if let Some(fatal) = engine.health.fatal() {
                 return if seeded_bug!("a-close-that-loses-writes-ends-well") { Ok(()) } else { Err(fatal) };
             }
-            engine.start_anew(self, 0)?;
+            engine.start_anew(self)?;
         }
         if engine.health.fatal().is_some() {
             // A finished log would vouch for what a failed sync left unknown.
@@ -163,14 +162,14 @@ impl Engine {
     pub(crate) fn rotate(&self, log: &mut Log, full: &[u32]) -> Result<()> {
         self.publisher.wait_visible(log.last_sequence);
         if log.is_spoilt() {
-            self.start_anew(log, 0)?;
+            self.start_anew(log)?;
         }
         log.flush(self)?;
-        let next = self.next_log(log.last_sequence, 0)?;
+        let next = self.next_log(log.last_sequence)?;
         let number = next.number();
         self.closed_logs.lock().push(log.start(next));
         let keyspaces = self.keyspaces.load_full();
-        let holds_too_much = self.wals.bytes() > self.config.wal_bytes_max;
+        let holds_too_much = self.logs_hold_too_much();
         let oldest = keyspaces
             .iter()
             .filter(|one| !one.peek().mem.is_empty())
@@ -187,14 +186,14 @@ impl Engine {
     }
 
     /// Goes on in a new WAL file after a failed write. It begins with what the failed one may lack of what was
-    /// acknowledged; memtables stay, since they hold records of both. It is not made if it would take the last `kept` bytes that nobody has set aside.
+    /// acknowledged; memtables stay, since they hold records of both.
     ///
     /// # Errors
     /// If the file cannot be made; everything stays as it is then, to be tried again.
-    pub(crate) fn start_anew(&self, log: &mut Log, kept: u64) -> Result<()> {
+    pub(crate) fn start_anew(&self, log: &mut Log) -> Result<()> {
         let records = log.unwritten();
         let base = records.first().map_or(log.last_sequence, |(first, _)| first - 1);
-        let mut next = self.next_log(base, kept)?;
+        let mut next = self.next_log(base)?;
         for (first, batch) in &records {
             if let Err(error) = next.append(*first, batch) {
                 self.wals.discard(next.number());
@@ -213,21 +212,22 @@ impl Engine {
         Ok(())
     }
 
+    /// True if the files take more than they may together.
+    fn logs_hold_too_much(&self) -> bool {
+        self.wals.bytes() > self.config.wal_bytes_max
+    }
+
     /// True if files that failed writes have ended take more than all files may, and sealing a memtable would let some of them go.
     pub(crate) fn has_too_many_logs(&self) -> bool {
-        self.wals.bytes() > self.config.wal_bytes_max
+        self.logs_hold_too_much()
             && self.keyspaces.load().iter().any(|one| !one.peek().mem.is_empty())
             && !seeded_bug!("logs-of-failed-writes-add-up")
     }
 
-    /// A new WAL file for the records behind sequence number `base`, where the tier has room for it, and `kept` bytes that nobody has set aside.
-    fn next_log(&self, base: Sequence, kept: u64) -> Result<WalWriter> {
-        let bytes = self.wals.next_bytes();
+    /// A new WAL file for the records behind sequence number `base`, where the tier has room for it.
+    fn next_log(&self, base: Sequence) -> Result<WalWriter> {
         if !seeded_bug!("log-is-begun-without-room") {
-            self.space.fits_beside_files(Tier::Fast, bytes)?;
-        }
-        if kept > 0 {
-            self.space.admit(Tier::Fast, bytes.saturating_add(kept), Priority::Essential)?;
+            self.space.fits_beside_files(Tier::Fast, self.wals.next_bytes())?;
         }
         let next = self.wals.create(self.new_file_number()).map_err(|error| self.fast_error(error))?;
         self.wals.begins_behind(next.number(), base);
@@ -259,19 +259,25 @@ impl Engine {
     /// The files'; after a failed sync the store takes no more writes.
     pub(crate) fn sync_closed_logs(&self) -> Result<()> {
         let mut closed = self.closed_logs.lock();
-        for writer in closed.iter_mut() {
-            let synced = if writer.has_failed() {
-                // What was acknowledged before the failure is in the file, but its writer refuses to sync.
-                let path = writer.path();
-                let mut file = self.wals.reopen(writer.number())?;
-                file.sync().map_err(|error| Error::io("sync a log", path, error))
-            } else {
-                writer.sync()
-            };
-            synced.inspect_err(|error| self.health.stop_writes(error))?;
-        }
+        closed.iter_mut().try_for_each(|writer| self.sync_file_of(writer))?;
         closed.clear();
         Ok(())
+    }
+
+    /// Syncs the file of `writer`, also of one that has failed.
+    ///
+    /// # Errors
+    /// The file's; after a failed sync the store takes no more writes.
+    fn sync_file_of(&self, writer: &mut WalWriter) -> Result<()> {
+        let synced = if writer.has_failed() {
+            // What was acknowledged before the failure is in the file, but its writer refuses to sync.
+            let path = writer.path();
+            let mut file = self.wals.reopen(writer.number())?;
+            file.sync().map_err(|error| Error::io("sync a log", path, error))
+        } else {
+            writer.sync()
+        };
+        synced.inspect_err(|error| self.health.stop_writes(error))
     }
 
     /// Makes everything written so far survive power loss.
@@ -281,12 +287,13 @@ impl Engine {
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.health.check_writable()?;
         let mut log = self.log.lock();
+        if log.is_spoilt() && log.unwritten().is_empty() && !seeded_bug!("each-sync-begins-a-log") {
+            // All that was acknowledged is in the files: a new one would take room for nothing.
+            self.sync_closed_logs()?;
+            return self.sync_file_of(&mut log.writer);
+        }
         if log.is_spoilt() {
-            // A writer has waited for room; who only syncs, again and again, must not take what the flush needs that lets the files go.
-            self.start_anew(&mut log, self.flush_need_bytes())?;
-            if self.has_too_many_logs() {
-                self.rotate(&mut log, &[])?;
-            }
+            self.start_anew(&mut log)?;
         }
         log.sync(self)
     }

@@ -164,7 +164,7 @@ impl Engine {
         }
         let starts_anew = log.is_spoilt();
         if starts_anew {
-            self.start_anew(log, 0)?;
+            self.start_anew(log)?;
         }
         if !full.is_empty() || starts_anew && self.has_too_many_logs() {
             self.rotate(log, &full)?;

@@ -52,6 +52,25 @@ fn what_a_recovery_found_unsynced_survives_with_the_next_sync() {
 }
 
 #[test]
+fn what_a_sync_found_in_a_spoilt_log_survives() {
+    for durability in [Durability::Memory, Durability::Os] {
+        let disk = CrashStorage::new();
+        let process = Arc::new(FaultStorage::new(Arc::new(disk.clone()), 1));
+        let db = Db::open(options_on(process.clone()).durability(durability)).unwrap();
+        db.put(b"before", b"v").unwrap();
+        process.add(Rule::new(Op::Append, Effect::Error(EIO)).on("*.wal").times(1));
+        assert!(db.put_with(b"refused", b"v", &sync()).is_err());
+        process.clear();
+        db.sync().unwrap();
+        let after = Db::open(options(&disk.crash_image(1, CrashModel::LOST))).unwrap();
+        assert!(has(&after, "default", b"before") && !has(&after, "default", b"refused"));
+        db.put_with(b"behind it", b"v", &sync()).unwrap();
+        let after = Db::open(options(&disk.crash_image(2, CrashModel::LOST))).unwrap();
+        assert!(["before", "behind it"].iter().all(|key| has(&after, "default", key.as_bytes())));
+    }
+}
+
+#[test]
 fn a_flushed_keyspace_does_not_survive_without_earlier_writes_of_another() {
     let disk = CrashStorage::new();
     let db = Db::open(options(&disk)).unwrap();
