@@ -13,6 +13,7 @@ fn a_store_at_work_keeps_its_promises_through_every_fault() {
     let dirs = ["fast", "slow"].map(|name| temporary.path().join(name));
     let soaked = soak(Setup::of(3, 1, dirs), &|_| {}).unwrap();
     assert_eq!(soaked.broken(), None, "{soaked:#?}");
+    assert!(soaked.seconds >= soaked.setup.seconds, "{} s", soaked.seconds);
     let done: BTreeMap<&str, u64> = soaked.done.iter().copied().collect();
     for kind in Kind::ALL {
         assert!(soaked.count_of(*kind) > 0, "{} was never done: {done:?}", kind.name());

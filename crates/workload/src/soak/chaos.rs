@@ -56,9 +56,11 @@ impl Chaos {
     pub(super) fn run(mut self) {
         let world = Arc::clone(&self.world);
         let _watched = Watched(Arc::clone(&world));
-        world.wait_until(Duration::MAX, || world.loaded.load(Ordering::Acquire) == CLIENTS);
-        let end = world.now() + Duration::from_secs(world.setup.seconds);
-        if let Err(what) = self.rounds(end) {
+        world.wait_until(Duration::MAX, || world.loaded_at.get().is_some());
+        // It is set unless all is over.
+        if let Some(loaded_at) = world.loaded_at.get()
+            && let Err(what) = self.rounds(*loaded_at + Duration::from_secs(world.setup.seconds))
+        {
             world.fail(what);
         }
         world.end();

@@ -4,7 +4,6 @@
 //! expire soon. What writes do is in `writes.rs`, what is held for a while in `held.rs`. Tests: `tests/soak.rs` of this crate.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelvin::{Db, WriteBatch, WriteOptions};
@@ -78,8 +77,7 @@ impl Client {
         if let Err(what) = loaded {
             world.fail(format!("client {}: {what}", self.me));
         }
-        world.loaded.fetch_add(1, Ordering::AcqRel);
-        world.wait_until(Duration::MAX, || world.loaded.load(Ordering::Acquire) == CLIENTS);
+        world.wait_for_load();
         while !world.is_over() {
             if world.is_gate_closed() {
                 self.held.clear();

@@ -22,7 +22,6 @@ mod writes;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelvin::{Error, Result};
@@ -240,22 +239,20 @@ fn soak_in(world: &Arc<World>, parts: Option<Parts>, progress: &(dyn Fn(u64) + S
         (done_before, refused_before) = (parts.done, parts.refused);
     }
     let mut sampler = Sampler::new(world.now(), samples);
-    let mut loaded_at = None;
+    // Of this part, since all data was there.
+    let seconds = || world.loaded_at.get().map(|at| world.now().saturating_sub(*at).as_secs());
     let mut hangs = None;
     while !world.is_over() {
         let next = world.now() + world.setup.sample_every;
         world.wait_until(next, || false);
-        if world.loaded.load(Ordering::Acquire) == CLIENTS {
-            let loaded_at = *loaded_at.get_or_insert(world.now());
-            progress(world.now().saturating_sub(loaded_at).as_secs());
-        }
+        seconds().into_iter().for_each(progress);
         sampler.take(world)?;
         hangs = hanging(world);
         if let Some(what) = &hangs {
             world.fail(what.clone());
         }
     }
-    let seconds = loaded_at.map_or(0, |at| world.now().saturating_sub(at).as_secs());
+    let seconds = seconds().unwrap_or(0);
     spans.extend(world.phases.all(world.now()));
     // Who hangs is not waited for: it ends with the process.
     if hangs.is_none() {

@@ -3,8 +3,8 @@
 //! Whoever finds a broken promise says so by [`World::fail`], and everybody ends. To do something to the store with nobody on it the chaos
 //! closes the [`Gate`]: each client lets go of all it holds and waits there. Tests: `tests/soak.rs` of this crate.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kelvin::{Clock, Db, Env, Error, Options, Result, Stats, Tier};
@@ -60,7 +60,9 @@ pub struct World {
     /// What each client measures; the last one is the chaos.
     pub meters: Vec<Meter>,
     /// Clients that have loaded their keys.
-    pub loaded: AtomicUsize,
+    loaded: AtomicUsize,
+    /// When the last of them had, since the run began: from then on its seconds are counted.
+    pub loaded_at: OnceLock<Duration>,
     /// Checkpoints, openings and the like, which no client does, and faults.
     pub rounds: AtomicU64,
     gate: Gate,
@@ -103,6 +105,7 @@ impl World {
             keys: (0..CLIENTS).map(keys).collect(),
             meters: (0..=CLIENTS).map(|_| Meter::new()).collect::<Result<_>>()?,
             loaded: AtomicUsize::new(0),
+            loaded_at: OnceLock::new(),
             rounds: AtomicU64::new(0),
             gate: Gate::default(),
             failure: Mutex::default(),
@@ -175,6 +178,15 @@ impl World {
     /// The promise that was broken, if one was.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
+    }
+
+    /// A client has loaded its keys; returns when all have, or all is over.
+    pub fn wait_for_load(&self) {
+        if self.loaded.fetch_add(1, Ordering::AcqRel) + 1 == CLIENTS {
+            self.loaded_at.get_or_init(|| self.now());
+            self.tell();
+        }
+        self.wait_until(Duration::MAX, || self.loaded_at.get().is_some());
     }
 
     /// Everybody ends.
