@@ -176,14 +176,6 @@ impl Space {
         Ok(Reservation { space: self.clone(), tier, left_bytes: bytes })
     }
 
-    /// Checks that `bytes` more would fit, without setting them aside.
-    ///
-    /// # Errors
-    /// As [`Space::reserve`].
-    pub fn admit(&self, tier: Tier, bytes: u64, priority: Priority) -> Result<()> {
-        self.reserve_with(tier, bytes, priority, |_| {})
-    }
-
     /// Checks that a file of `bytes` fits beside the files there are. What work in flight has set aside is left out: for the log, whose room that
     /// work has left alone.
     ///
@@ -201,19 +193,6 @@ impl Space {
     }
 
     fn take(&self, tier: Tier, bytes: u64, priority: Priority) -> Result<()> {
-        self.reserve_with(tier, bytes, priority, |books| {
-            books.reserved += bytes;
-            books.note_high_water();
-        })
-    }
-
-    fn reserve_with(
-        &self,
-        tier: Tier,
-        bytes: u64,
-        priority: Priority,
-        commit: impl Fn(&mut Books),
-    ) -> Result<()> {
         let stale =
             self.books(tier).lock().free.is_none_or(|(_, at)| self.0.clock.now() - at > FREE_SPACE_AGE_MAX);
         if stale {
@@ -224,7 +203,8 @@ impl Space {
             let mut books = self.books(tier).lock();
             let refusal = match self.refusal(tier, &books, bytes, priority) {
                 None => {
-                    commit(&mut books);
+                    books.reserved += bytes;
+                    books.note_high_water();
                     return Ok(());
                 }
                 Some(Refusal::Disk { .. }) if !refreshed => {

@@ -52,7 +52,7 @@ fn a_full_tier_says_what_is_used_reserved_kept_and_asked() {
 fn only_essential_work_may_use_the_reserve() {
     let space = limited(1000 * BLOCK, 200 * BLOCK);
     space.file_added(Tier::Fast, "1.tbl", 800 * BLOCK);
-    assert!(space.admit(Tier::Fast, 1, Priority::Normal).is_err());
+    assert!(space.reserve(Tier::Fast, 1, Priority::Normal).is_err());
     let flush = space.reserve(Tier::Fast, 200 * BLOCK, Priority::Essential).unwrap();
     assert!(space.reserve(Tier::Fast, 1, Priority::Essential).is_err(), "the capacity is hard for all");
     drop(flush);
@@ -210,11 +210,11 @@ fn a_disk_that_others_filled_is_no_space_before_anything_is_written() {
     disk.set_capacity(400);
     clock.advance(Duration::from_secs(2));
     assert!(
-        space.admit(Tier::Fast, 200, Priority::Normal).is_err(),
+        space.reserve(Tier::Fast, 200, Priority::Normal).is_err(),
         "the old answer is believed for a second only"
     );
     disk.set_capacity(2_000);
-    assert!(space.admit(Tier::Fast, 1_500, Priority::Normal).is_ok(), "no refusal hangs on an old answer");
+    assert!(space.reserve(Tier::Fast, 1_500, Priority::Normal).is_ok(), "no refusal hangs on an old answer");
 }
 
 #[test]
