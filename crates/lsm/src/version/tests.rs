@@ -1,16 +1,13 @@
 //! Versions, edits and the manifest under truncation, flipped bits and failing devices.
 
-use std::collections::HashMap;
-use std::io;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use kelvin_base::sync::Mutex;
 use kelvin_base::{Error, ErrorKind, KeyRange, Result, Tier};
-use kelvin_storage::{AlignedBuf, Create, FileLock, IoMode, ReadFile, Storage, WriteFile};
+use kelvin_storage::fault::{Effect, Op, Rule};
+use kelvin_storage::{AlignedBuf, Create, FaultStorage, IoMode, MemoryStorage, Storage};
 use kelvin_table::Table;
 
 use super::manifest::{FRAME_BYTES, parse};
@@ -68,141 +65,51 @@ impl TableOpener for NoTables {
     }
 }
 
-#[derive(Debug, Default)]
-struct Device {
-    files: Mutex<HashMap<PathBuf, Arc<Mutex<Vec<u8>>>>>,
-    /// Operations left before `fails` does.
-    fuse: AtomicUsize,
-    fails: Mutex<Option<&'static str>>,
+/// A directory, and the disk that it is on, which fails as a test says.
+struct Disk {
+    files: Arc<MemoryStorage>,
+    faults: Arc<FaultStorage>,
 }
 
-impl Device {
-    fn trip(&self, operation: &str) -> io::Result<()> {
-        let fails = self.fails.lock();
-        if fails.is_some_and(|name| name == operation)
-            && self
-                .fuse
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-                .is_err()
-        {
-            return Err(io::Error::other(format!("{operation} fails as the test wants")));
-        }
-        Ok(())
+impl Disk {
+    fn new() -> Self {
+        let files = MemoryStorage::new();
+        files.create_dir_all(Path::new(DIR)).unwrap();
+        Self::of(files)
     }
 
-    fn fail(&self, operation: Option<&'static str>, after: usize) {
-        *self.fails.lock() = operation;
-        self.fuse.store(after, Ordering::Relaxed);
+    fn of(files: MemoryStorage) -> Self {
+        let files = Arc::new(files);
+        let faults = Arc::new(FaultStorage::new(Arc::clone(&files) as Arc<dyn Storage>, 0));
+        Self { files, faults }
+    }
+
+    fn storage(&self) -> Arc<dyn Storage> {
+        Arc::clone(&self.faults) as Arc<dyn Storage>
+    }
+
+    /// Operations fail after so many that do not; of an append a part is written.
+    fn fail(&self, op: Op, after: u64) {
+        self.faults.clear();
+        self.faults.add(Rule::new(op, Effect::TornWrite).after(after));
+    }
+
+    fn work(&self) {
+        self.faults.clear();
     }
 
     fn bytes(&self, path: &Path) -> Vec<u8> {
-        self.files.lock()[path].lock().clone()
-    }
-}
-
-#[derive(Debug)]
-struct Handle(Arc<Mutex<Vec<u8>>>, Arc<Device>);
-
-impl WriteFile for Handle {
-    fn append(&mut self, data: &[u8]) -> io::Result<()> {
-        let outcome = self.1.trip("append");
-        let part = if outcome.is_ok() { data } else { &data[..data.len() / 2] };
-        self.0.lock().extend_from_slice(part);
-        outcome
+        let len = usize::try_from(self.files.file_len(path).unwrap()).unwrap();
+        let mut buf = AlignedBuf::new();
+        let range = self.files.open(path, IoMode::Buffered).unwrap().read_at(0, len, &mut buf).unwrap();
+        buf.as_slice()[range].to_vec()
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.1.trip("sync")
-    }
-
-    fn len(&self) -> u64 {
-        self.0.lock().len() as u64
-    }
-}
-
-impl ReadFile for Handle {
-    fn read_at(&self, offset: u64, len: usize, buf: &mut AlignedBuf) -> io::Result<Range<usize>> {
-        buf.grow(len);
-        let from = usize::try_from(offset).unwrap();
-        let data = self.0.lock();
-        let part = data.get(from..from + len).ok_or(io::ErrorKind::UnexpectedEof)?;
-        buf.as_mut_slice()[..len].copy_from_slice(part);
-        Ok(0..len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().len() as u64)
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-struct Disk(Arc<Device>);
-
-impl Storage for Disk {
-    fn create(&self, path: &Path, _: Create) -> io::Result<Box<dyn WriteFile>> {
-        self.0.trip("create")?;
-        let mut files = self.0.files.lock();
-        if files.contains_key(path) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let data = Arc::clone(files.entry(path.to_path_buf()).or_default());
-        Ok(Box::new(Handle(data, Arc::clone(&self.0))))
-    }
-
-    fn open(&self, path: &Path, _: IoMode) -> io::Result<Arc<dyn ReadFile>> {
-        let data = self.0.files.lock().get(path).map(Arc::clone).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(Handle(data, Arc::clone(&self.0))))
-    }
-
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        self.0.trip("sync_dir")
-    }
-
-    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.trip("rename")?;
-        let mut files = self.0.files.lock();
-        let data = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        files.insert(to.to_path_buf(), data);
-        Ok(())
-    }
-
-    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.files.lock().remove(path).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
-        let mut names: Vec<PathBuf> =
-            self.0.files.lock().keys().map(|path| path.file_name().unwrap().into()).collect();
-        names.sort();
-        Ok(names)
-    }
-
-    fn file_len(&self, path: &Path) -> io::Result<u64> {
-        Ok(self.0.bytes(path).len() as u64)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        Ok(self.0.files.lock().contains_key(path))
-    }
-
-    fn lock(&self, _: &Path) -> io::Result<Box<dyn FileLock>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn free_space(&self, _: &Path) -> io::Result<u64> {
-        Ok(u64::MAX)
+    fn replace(&self, path: &Path, bytes: &[u8]) {
+        self.files.remove(path).unwrap();
+        let mut file = self.files.create(path, Create::new(IoMode::Buffered)).unwrap();
+        file.append(bytes).unwrap();
+        file.sync().unwrap();
     }
 }
 
@@ -211,12 +118,11 @@ const DIR: &str = "fast";
 fn fresh(disk: &Disk) -> VersionSet {
     let mut first = Edit { store: Some(StoreId { uuid: [9; 16], epoch: 1 }), ..Edit::default() };
     first.create_keyspace(0, "default", 1);
-    VersionSet::create(Arc::new(disk.clone()), Path::new(DIR), Arc::new(NoTables::default()), true, &first)
-        .unwrap()
+    VersionSet::create(disk.storage(), Path::new(DIR), Arc::new(NoTables::default()), true, &first).unwrap()
 }
 
 fn reopen(disk: &Disk) -> Result<Option<VersionSet>> {
-    VersionSet::recover(Arc::new(disk.clone()), Path::new(DIR), Arc::new(NoTables::default()), true)
+    VersionSet::recover(disk.storage(), Path::new(DIR), Arc::new(NoTables::default()), true)
 }
 
 fn adding(number: u64, smallest: &str, largest: &str) -> Edit {
@@ -232,7 +138,7 @@ fn numbers(set: &VersionSet) -> Vec<u64> {
 
 #[test]
 fn what_was_logged_is_there_after_reopening_and_numbers_go_on() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     set.log_and_apply(&adding(10, "a", "c")).unwrap();
     let mut edit = adding(11, "d", "f");
@@ -247,13 +153,13 @@ fn what_was_logged_is_there_after_reopening_and_numbers_go_on() {
     assert_eq!((set.wal_number_min(), set.next_keyspace()), (Some(4), 2));
     assert!(set.new_file_number() >= before.next_file_number);
     assert!(set.warnings().is_empty());
-    let manifests = disk.list(Path::new(DIR)).unwrap();
+    let manifests = disk.files.list(Path::new(DIR)).unwrap();
     assert_eq!(manifests.len(), 2, "CURRENT and one manifest: {manifests:?}");
 }
 
 #[test]
 fn an_edit_that_does_not_fit_changes_nothing_on_disk() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     set.log_and_apply(&adding(10, "a", "m")).unwrap();
     let bytes = set.manifest_bytes();
@@ -269,14 +175,14 @@ fn an_edit_that_does_not_fit_changes_nothing_on_disk() {
 
 #[test]
 fn a_manifest_cut_at_any_byte_gives_a_prefix_of_its_edits_or_a_named_corruption() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     for number in 10..14 {
         set.log_and_apply(&adding(number, &format!("k{number}"), &format!("k{number}z"))).unwrap();
     }
     let number = set.manifest_number();
     let path = Path::new(DIR).join(manifest_name(number));
-    let bytes = disk.0.bytes(&path);
+    let bytes = disk.bytes(&path);
     let whole = parse(&path, number, &bytes).unwrap();
     assert_eq!((whole.edits.len(), whole.torn_at), (5, None));
     for cut in 0..bytes.len() {
@@ -296,14 +202,14 @@ fn a_manifest_cut_at_any_byte_gives_a_prefix_of_its_edits_or_a_named_corruption(
 
 #[test]
 fn any_flipped_bit_is_a_named_corruption_and_no_edit_is_lost_without_a_word() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     for number in 10..14 {
         set.log_and_apply(&adding(number, &format!("k{number}"), &format!("k{number}z"))).unwrap();
     }
     let number = set.manifest_number();
     let path = Path::new(DIR).join(manifest_name(number));
-    let mut bytes = disk.0.bytes(&path);
+    let mut bytes = disk.bytes(&path);
     let whole = parse(&path, number, &bytes).unwrap();
     let mut in_marks = 0;
     for bit in 0..bytes.len() * 8 {
@@ -322,14 +228,14 @@ fn any_flipped_bit_is_a_named_corruption_and_no_edit_is_lost_without_a_word() {
 
 #[test]
 fn an_edit_is_found_behind_a_mark_that_a_power_loss_took() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     set.log_and_apply(&adding(10, "a", "b")).unwrap();
     let number = set.manifest_number();
     let path = Path::new(DIR).join(manifest_name(number));
-    let end = disk.0.bytes(&path).len();
+    let end = disk.bytes(&path).len();
     set.log_and_apply(&adding(11, "c", "d")).unwrap();
-    let mut bytes = disk.0.bytes(&path);
+    let mut bytes = disk.bytes(&path);
     let whole = parse(&path, number, &bytes).unwrap();
     bytes[end - FRAME_BYTES..end].fill(0);
     assert_eq!(parse(&path, number, &bytes).unwrap().edits, whole.edits);
@@ -337,23 +243,23 @@ fn an_edit_is_found_behind_a_mark_that_a_power_loss_took() {
 
 #[test]
 fn a_damaged_pointer_to_the_manifest_and_a_newer_format_are_refused_by_name() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let number = fresh(&disk).manifest_number();
     let current = Path::new(DIR).join(CURRENT);
-    let data = Arc::clone(&disk.0.files.lock()[&current]);
-    let bits = data.lock().len() * 8;
-    for bit in 0..bits {
-        data.lock()[bit / 8] ^= 1 << (bit % 8);
-        let error = read_recorded(&disk, Path::new(DIR)).unwrap_err();
+    let pointer = disk.bytes(&current);
+    for bit in 0..pointer.len() * 8 {
+        let mut harmed = pointer.clone();
+        harmed[bit / 8] ^= 1 << (bit % 8);
+        disk.replace(&current, &harmed);
+        let error = read_recorded(&*disk.files, Path::new(DIR)).unwrap_err();
         assert_eq!(
             (error.kind(), error.path()),
             (ErrorKind::Corruption, Some(current.as_path())),
             "bit {bit}"
         );
-        data.lock()[bit / 8] ^= 1 << (bit % 8);
     }
     let path = Path::new(DIR).join(manifest_name(number));
-    let mut bytes = disk.0.bytes(&path);
+    let mut bytes = disk.bytes(&path);
     bytes[8] = 2;
     let check = kelvin_base::hash::hash64_seeded(kelvin_base::hash::place_seed(number, 0), &bytes[..36]);
     bytes[36..44].copy_from_slice(&check.to_le_bytes());
@@ -364,12 +270,12 @@ fn a_damaged_pointer_to_the_manifest_and_a_newer_format_are_refused_by_name() {
 
 #[test]
 fn after_a_failed_append_a_new_manifest_takes_over_with_the_edit() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     set.log_and_apply(&adding(10, "a", "b")).unwrap();
     let old = set.manifest_number();
     // The append to the old manifest fails half way; those to the new one succeed.
-    disk.0.fail(Some("append"), 0);
+    disk.fail(Op::Append, 0);
     let error = set.log_and_apply(&adding(11, "c", "d")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(set.is_doubtful() && set.failed().is_none());
@@ -378,7 +284,7 @@ fn after_a_failed_append_a_new_manifest_takes_over_with_the_edit() {
     // The next edit was never written where a crash could find it.
     assert!(set.log_and_apply(&adding(13, "g", "h")).is_err() && !set.is_in_doubt(Tier::Fast, 13));
     assert!(set.settle().is_err() && set.take_refuted().is_empty());
-    disk.0.fail(None, 0);
+    disk.work();
     set.log_and_apply(&adding(12, "e", "f")).unwrap();
     assert!(!set.is_doubtful() && set.manifest_number() > old);
     assert_eq!(set.take_refuted(), [(Tier::Fast, 11)]);
@@ -387,15 +293,15 @@ fn after_a_failed_append_a_new_manifest_takes_over_with_the_edit() {
 
 #[test]
 fn settling_a_doubt_begins_a_manifest_without_the_edit() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     set.log_and_apply(&adding(10, "a", "b")).unwrap();
     let before = set.manifest_number();
     set.settle().unwrap();
     assert_eq!(set.manifest_number(), before, "without a doubt there is nothing to do");
-    disk.0.fail(Some("append"), 0);
+    disk.fail(Op::Append, 0);
     set.log_and_apply(&adding(11, "c", "d")).unwrap_err();
-    disk.0.fail(None, 0);
+    disk.work();
     set.settle().unwrap();
     assert!(!set.is_doubtful() && !set.is_in_doubt(Tier::Fast, 11));
     assert_eq!(set.take_refuted(), [(Tier::Fast, 11)]);
@@ -405,7 +311,7 @@ fn settling_a_doubt_begins_a_manifest_without_the_edit() {
 
 #[test]
 fn an_edit_that_drops_a_keyspace_is_never_in_doubt() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     let mut edit = Edit::default();
     edit.create_keyspace(7, "gone", 1);
@@ -413,57 +319,57 @@ fn an_edit_that_drops_a_keyspace_is_never_in_doubt() {
     let mut edit = Edit::default();
     edit.drop_keyspace(7);
     for after in 0..3 {
-        disk.0.fail(Some("append"), after);
+        disk.fail(Op::Append, after);
         assert!(set.log_and_apply(&edit).is_err());
         assert!(!set.is_doubtful(), "append {after}");
-        let recorded = read_recorded(&disk, Path::new(DIR)).unwrap().unwrap();
+        let recorded = read_recorded(&*disk.faults, Path::new(DIR)).unwrap().unwrap();
         assert!(recorded.keyspaces.contains_key(&7), "append {after}");
     }
-    disk.0.fail(None, 0);
+    disk.work();
     set.log_and_apply(&edit).unwrap();
     assert!(reopen(&disk).unwrap().unwrap().version(7).is_none());
 }
 
 #[test]
 fn after_a_failed_sync_or_switch_the_error_stays_and_reopening_finds_one_of_both_outcomes() {
-    for operation in ["sync", "rename", "sync_dir"] {
-        let disk = Disk::default();
+    for operation in [Op::Sync, Op::Rename, Op::SyncDir] {
+        let disk = Disk::new();
         let mut set = fresh(&disk);
         set.log_and_apply(&adding(10, "a", "b")).unwrap();
-        if operation == "sync" {
-            disk.0.fail(Some(operation), 0);
+        if operation == Op::Sync {
+            disk.fail(operation, 0);
         } else {
             set.poison_writer_for_test();
-            disk.0.fail(Some(operation), 0);
+            disk.fail(operation, 0);
         }
         let error = set.log_and_apply(&adding(11, "c", "d")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{operation}");
-        disk.0.fail(None, 0);
-        assert!(set.log_and_apply(&adding(12, "e", "f")).is_err(), "the error of {operation} stays");
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{operation:?}");
+        disk.work();
+        assert!(set.log_and_apply(&adding(12, "e", "f")).is_err(), "the error of {operation:?} stays");
         assert_eq!(numbers(&set), [10]);
         let found = numbers(&reopen(&disk).unwrap().unwrap());
-        assert!(found == [10] || found == [10, 11], "{operation}: {found:?}");
+        assert!(found == [10] || found == [10, 11], "{operation:?}: {found:?}");
     }
 }
 
 #[test]
 fn every_operation_that_fails_at_every_moment_leaves_a_store_that_opens() {
-    for operation in ["create", "append", "sync", "sync_dir", "rename"] {
+    for operation in [Op::Create, Op::Append, Op::Sync, Op::SyncDir, Op::Rename] {
         for after in 0..12 {
-            let disk = Disk::default();
+            let disk = Disk::new();
             let mut set = fresh(&disk);
-            disk.0.fail(Some(operation), after);
+            disk.fail(operation, after);
             let mut acknowledged = Vec::new();
             for number in 10..16 {
                 if set.log_and_apply(&adding(number, &format!("k{number}"), &format!("k{number}z"))).is_ok() {
                     acknowledged.push(number);
                 }
             }
-            disk.0.fail(None, 0);
+            disk.work();
             let found = numbers(&reopen(&disk).unwrap().unwrap());
             assert!(
                 acknowledged.iter().all(|number| found.contains(number)),
-                "{operation} {after}: {found:?}"
+                "{operation:?} {after}: {found:?}"
             );
         }
     }
@@ -471,7 +377,7 @@ fn every_operation_that_fails_at_every_moment_leaves_a_store_that_opens() {
 
 #[test]
 fn a_long_manifest_gives_way_to_a_short_one() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     let old = set.manifest_number();
     let wide = "x".repeat(4000);
@@ -490,11 +396,11 @@ fn a_long_manifest_gives_way_to_a_short_one() {
 
 #[test]
 fn a_new_manifest_that_cannot_be_begun_leaves_the_long_one_in_force_and_is_tried_again() {
-    let disk = Disk::default();
+    let disk = Disk::new();
     let mut set = fresh(&disk);
     set.rotate_above(1_000);
     let (old, wide) = (set.manifest_number(), "x".repeat(400));
-    disk.0.fail(Some("create"), 0);
+    disk.fail(Op::Create, 0);
     for number in 101..110 {
         set.log_and_apply(&adding(number, &format!("{number}{wide}"), &format!("{number}{wide}"))).unwrap();
     }
@@ -503,13 +409,9 @@ fn a_new_manifest_that_cannot_be_begun_leaves_the_long_one_in_force_and_is_tried
     assert!(set.warnings().iter().all(|told| told.starts_with("a new manifest could not be begun")));
     assert_eq!(set.manifest_number(), old);
     let all: Vec<u64> = (101..110).collect();
-    let after_a_kill = Disk::default();
-    for (path, bytes) in &*disk.0.files.lock() {
-        let bytes = Arc::new(Mutex::new(bytes.lock().clone()));
-        after_a_kill.0.files.lock().insert(path.clone(), bytes);
-    }
+    let after_a_kill = Disk::of(disk.files.fork());
     assert_eq!(numbers(&reopen(&after_a_kill).unwrap().unwrap()), all, "and it has every edit");
-    disk.0.fail(None, 0);
+    disk.work();
     let mut number = 110;
     while set.manifest_number() == old {
         set.log_and_apply(&adding(number, &format!("{number}{wide}"), &format!("{number}{wide}"))).unwrap();
@@ -541,7 +443,7 @@ fn a_manifest_whose_edits_contradict_each_other_is_a_named_corruption() {
         (foreign, "adds table 12"),
         (twice, "adds table 10 twice"),
     ] {
-        let disk = Disk::default();
+        let disk = Disk::new();
         let mut set = fresh(&disk);
         set.log_and_apply(&adding(10, "a", "b")).unwrap();
         let (number, uuid) = (set.manifest_number(), set.store().uuid);
@@ -551,7 +453,7 @@ fn a_manifest_whose_edits_contradict_each_other_is_a_named_corruption() {
         drop(set);
         let edits: Vec<&[u8]> = edits.iter().map(Vec::as_slice).collect();
         let bytes = super::manifest::sign(number, uuid, &edits).unwrap();
-        *disk.0.files.lock()[&Path::new(DIR).join(manifest_name(number))].lock() = bytes;
+        disk.replace(&Path::new(DIR).join(manifest_name(number)), &bytes);
         let error = reopen(&disk).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
         let path = error.path().unwrap().to_string_lossy().into_owned();
@@ -561,10 +463,10 @@ fn a_manifest_whose_edits_contradict_each_other_is_a_named_corruption() {
 
 #[test]
 fn a_checkpoint_of_the_manifest_opens_as_the_same_store() {
-    let (disk, copy) = (Disk::default(), Disk::default());
+    let (disk, copy) = (Disk::new(), Disk::new());
     let mut set = fresh(&disk);
     set.log_and_apply(&adding(10, "a", "b")).unwrap();
-    write_recorded(&copy, Path::new(DIR), &set.recorded()).unwrap();
+    write_recorded(&*copy.faults, Path::new(DIR), &set.recorded()).unwrap();
     assert_eq!(reopen(&copy).unwrap().unwrap().recorded().keyspaces, set.recorded().keyspaces);
 }
 
