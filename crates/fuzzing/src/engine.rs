@@ -1,4 +1,4 @@
-//! Targets of the whole engine: a store made of fuzzed files, and operations against the model.
+//! Targets of the whole engine: a store made of fuzzed files, operations against the model, and a power cut among them.
 //!
 //! Tests: `tests/corpus.rs`.
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kelvin::{Db, Env, IterOptions, Options};
 use kelvin_base::coding::get_bytes;
 use kelvin_base::{ManualClock, ManualExecutor, Result};
+use kelvin_sim::crash::scenarios;
 use kelvin_sim::settings::{ALL, run_bytes};
 use kelvin_storage::Storage;
 
@@ -68,6 +69,18 @@ pub(crate) fn ops(data: &[u8]) -> bool {
     let configuration = by_hand[usize::from(first) % by_hand.len()];
     if let Err(mismatch) = run_bytes(configuration, choices, OPERATIONS_MAX, KEYS) {
         panic!("{mismatch}");
+    }
+    true
+}
+
+/// Operations and a moment of theirs at which the power fails, all chosen by the bytes: what is left must open and keep what was promised.
+pub(crate) fn crash(data: &[u8]) -> bool {
+    let (scenario, cut) = scenarios::of_bytes(data);
+    if scenario.steps.is_empty() {
+        return false;
+    }
+    if let Err(what) = scenario.run_cut(cut) {
+        panic!("{what}");
     }
     true
 }

@@ -76,10 +76,12 @@ pub mod targets {
     pub const TRANSFER: Target = target("transfer", records::transfer, 2);
     /// Operations, compared with a model.
     pub const OPS: Target = target("ops", engine::ops, 50);
+    /// Operations, and where the power fails among them.
+    pub const CRASH: Target = target("crash", engine::crash, 50);
 }
 
 /// Every target.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     targets::WAL,
     targets::WAL_SIGNED,
     targets::BATCH,
@@ -99,6 +101,7 @@ pub const TARGETS: [Target; 19] = [
     targets::RALT,
     targets::TRANSFER,
     targets::OPS,
+    targets::CRASH,
 ];
 
 /// Runs the target `name` on `data`; true if the bytes were taken as valid.

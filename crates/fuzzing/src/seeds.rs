@@ -15,6 +15,7 @@ use kelvin_lsm::version::{Edit, StoreId, TableMeta, current_line};
 use kelvin_lsm::wal::WalWriter;
 use kelvin_lsm::wal::format::log_name;
 use kelvin_lsm::wal::writer::WalOptions;
+use kelvin_sim::crash::scenarios::SETUPS;
 use kelvin_table::block::{BlockBuilder, common_len};
 use kelvin_table::{Compression, Properties, TableOptions, TableWriter, fuzz};
 
@@ -56,6 +57,11 @@ pub fn all() -> Vec<Seed> {
     for (number, name) in [(1_u8, "mixed"), (4, "other"), (9, "more")] {
         let choices = (0..600_u32).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[2] ^ number);
         seeds.push(seed("ops", name, std::iter::once(number).chain(choices).collect()));
+    }
+    for setup in 0..u32::try_from(SETUPS.len()).unwrap_or(0) {
+        let choices = (0..80).map(|at| (at + 100 * setup).wrapping_mul(2_654_435_761).to_le_bytes()[2]);
+        let first = setup.to_le_bytes()[0];
+        seeds.push(seed("crash", &format!("setup-{setup}"), std::iter::once(first).chain(choices).collect()));
     }
     seeds
 }

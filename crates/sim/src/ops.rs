@@ -1,8 +1,8 @@
 //! Seeded lists of every operation a store offers, over a small key space so that everything collides.
 
 use kelvin_lsm::compaction::pick::Forced;
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::choices::Choices;
 
 /// Keyspaces that operations name.
 pub const KEYSPACES: [&str; 3] = ["default", "second", "third"];
@@ -161,35 +161,10 @@ pub enum Op {
     Audit,
 }
 
-/// Where a generator's choices come from.
-#[derive(Debug)]
-enum Source {
-    Seed(Xoshiro256PlusPlus),
-    /// Bytes not yet used; zeros once they are. A fuzzer that changes one byte changes one choice.
-    Bytes(std::vec::IntoIter<u8>),
-}
-
-impl Source {
-    /// A number below `bound`.
-    fn below(&mut self, bound: u64) -> u64 {
-        match self {
-            Self::Seed(rng) => rng.random_range(0..bound.max(1)),
-            Self::Bytes(bytes) => {
-                let (mut number, mut reach) = (0_u64, 1_u64);
-                while reach < bound {
-                    number = number << 8 | u64::from(bytes.next().unwrap_or(0));
-                    reach = reach.saturating_mul(256);
-                }
-                number % bound.max(1)
-            }
-        }
-    }
-}
-
 /// A generator of operations.
 #[derive(Debug)]
 pub struct Generator {
-    source: Source,
+    choices: Choices,
     keys: u64,
 }
 
@@ -197,27 +172,27 @@ impl Generator {
     /// Operations of `seed` over about `keys` keys.
     #[must_use]
     pub fn new(seed: u64, keys: u64) -> Self {
-        Self { source: Source::Seed(Xoshiro256PlusPlus::seed_from_u64(seed)), keys }
+        Self { choices: Choices::of_seed(seed), keys }
     }
 
     /// Operations that `bytes` choose, over about `keys` keys.
     #[must_use]
     pub fn of_bytes(bytes: Vec<u8>, keys: u64) -> Self {
-        Self { source: Source::Bytes(bytes.into_iter()), keys }
+        Self { choices: Choices::of_bytes(bytes), keys }
     }
 
     /// True once there are no bytes left to choose with; a seed is never exhausted.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        matches!(&self.source, Source::Bytes(bytes) if bytes.as_slice().is_empty())
+        self.choices.are_exhausted()
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        self.source.below(bound)
+        self.choices.below(bound)
     }
 
     fn index(&mut self, bound: usize) -> usize {
-        usize::try_from(self.below(bound as u64)).unwrap_or(0)
+        self.choices.index(bound)
     }
 
     fn chance(&mut self, percent: u64) -> bool {

@@ -11,7 +11,7 @@ use kelvin_base::Clock;
 use kelvin_storage::Storage;
 use kelvin_storage::crash::{CrashModel, CrashStorage, Unsynced};
 
-use super::{Dirs, Promised, Recorded, Setup, World, failed, show};
+use super::{Cut, Dirs, Promised, Recorded, Setup, World, failed, show};
 use crate::oracle::Oracle;
 
 /// Written to every image that was opened.
@@ -37,15 +37,10 @@ struct Found {
     last: Least,
 }
 
-/// Opens the image of `point` and checks every promise; how many images of a second power loss were opened, too.
-pub(super) fn check(
-    setup: Setup,
-    recorded: &Recorded,
-    point: usize,
-    model: CrashModel,
-    seed: u64,
-    again: bool,
-) -> Result<u64, String> {
+/// Opens the image of `cut` and checks every promise; how many images of a second power loss were opened, too.
+pub(super) fn check(setup: Setup, recorded: &Recorded, cut: Cut) -> Result<u64, String> {
+    let Cut { point, seed, again, .. } = cut;
+    let model = super::model_of(cut.image);
     let least = least(recorded, point, model);
     let image = recorded.log.image(point, seed, model);
     let world = World::new(image, Arc::clone(&recorded.clock));

@@ -186,6 +186,19 @@ pub struct Sampling {
     pub again_every: u64,
 }
 
+/// Where the power fails in a scenario, and what that leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// After which point; of those there are, modulo.
+    pub point: usize,
+    /// Which kind of image: all kept, all lost, or chosen.
+    pub image: u64,
+    /// Chooses what is kept.
+    pub seed: u64,
+    /// The power fails again during recovery.
+    pub again: bool,
+}
+
 /// Images that a full run opens, about: with it a budget is turned into a stride.
 const FULL_IMAGES: u64 = 730_000;
 
@@ -263,6 +276,10 @@ impl Scenario {
     }
 
     fn record(&self) -> Result<Recorded, String> {
+        self.record_steps().map_err(|what| format!("{}: {what}\nsteps: {}", self.name, self.told()))
+    }
+
+    fn record_steps(&self) -> Result<Recorded, String> {
         let world = World::new(CrashStorage::new(), Arc::new(ManualClock::new(START_MS)));
         let mut recording = Recording::new(self.setup, &world)?;
         let mut from = if self.from_step == 0 { 0 } else { usize::MAX };
@@ -293,7 +310,7 @@ impl Scenario {
     /// # Errors
     /// The first image that breaks a promise, with all that is needed to make it again.
     pub fn run(&self, sampling: Sampling) -> Result<Tally, String> {
-        let recorded = self.record().map_err(|what| format!("{}: {what}", self.name))?;
+        let recorded = self.record()?;
         let points = recorded.log.points();
         let from = recorded.from.min(points);
         let moved_bytes = recorded.moved_bytes;
@@ -306,19 +323,34 @@ impl Scenario {
             for index in 0..sampling.images {
                 let seed = sampling.seed.wrapping_mul(0x9e37_79b9).wrapping_add(point as u64 * 31 + index);
                 let again = sampling.again_every > 0 && seed.is_multiple_of(sampling.again_every);
-                let model = model_of(index);
-                let checked = image::check(self.setup, &recorded, point, model, seed, again);
-                let in_recovery = checked.map_err(|what| {
-                    format!(
-                        "{}: power lost after point {point} of {points}, {model:?}, image seed {seed}: {what}\nsteps: {}",
-                        self.name, self.told()
-                    )
-                })?;
-                tally.images += 1 + in_recovery;
-                tally.in_recovery += in_recovery;
+                tally.add(self.check(&recorded, Cut { point, image: index, seed, again })?);
             }
         }
         Ok(tally)
+    }
+
+    /// Runs the scenario and opens what `cut` leaves.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_cut(&self, cut: Cut) -> Result<Tally, String> {
+        let recorded = self.record()?;
+        let point = cut.point % (recorded.log.points() + 1);
+        self.check(&recorded, Cut { point, ..cut })
+    }
+
+    fn check(&self, recorded: &Recorded, cut: Cut) -> Result<Tally, String> {
+        let checked = image::check(self.setup, recorded, cut);
+        let in_recovery = checked.map_err(|what| {
+            let (Cut { point, seed, .. }, points) = (cut, recorded.log.points());
+            format!(
+                "{}: power lost after point {point} of {points}, {:?}, image seed {seed}: {what}\nsteps: {}",
+                self.name,
+                model_of(cut.image),
+                self.told()
+            )
+        })?;
+        Ok(Tally { images: 1 + in_recovery, in_recovery, ..Tally::default() })
     }
 }
 

@@ -5,11 +5,9 @@
 
 use kelvin::{Durability, HotParts, Hotness, Options};
 use kelvin_lsm::compaction::pick::Forced;
-use rand::RngExt;
-use rand::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{START_MS, Scenario, Setup, Step};
+use super::{Cut, START_MS, Scenario, Setup, Step};
+use crate::choices::Choices;
 use crate::oracle::Write;
 
 /// Operations sequences are made of.
@@ -18,6 +16,9 @@ pub const OPERATIONS: usize = 14;
 const PROMOTIONS: usize = 2;
 /// Longer scenarios.
 pub const LONG: u64 = 30;
+
+/// A life that bytes choose has at most so many stretches of steps.
+const STRETCHES_MAX: usize = 60;
 
 /// Where scenarios run; sequences on the first three.
 pub const SETUPS: [Setup; 6] = [
@@ -175,45 +176,64 @@ fn sequence(setup: Setup, filled: bool, length: u32, mut code: usize) -> Scenari
 pub fn long(seed: u64) -> impl Iterator<Item = Scenario> {
     (0..LONG).map(move |number| {
         let setup = SETUPS[usize::try_from(number).unwrap_or(0) % SETUPS.len()];
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(LONG) + number);
-        let mut steps = Vec::new();
-        let length = rng.random_range(20..60);
-        for index in 0..length {
-            steps.extend(match rng.random_range(0..36) {
-                0..=2 => vec![bulk(&mut rng, index)],
-                3..=4 => vec![Step::Sync],
-                5..=7 => vec![Step::Background(rng.random_range(1..4))],
-                8..=9 => vec![Step::Flush],
-                10..=11 => vec![Step::Read(rng.random_range(10..200)), Step::Background(1)],
-                12..=17 if setup.tiered => {
-                    let what = [Forced::Down, Forced::Boundary, Forced::Boundary, Forced::Runs];
-                    vec![
-                        Step::Read(rng.random_range(1..4)),
-                        Step::Force(what[rng.random_range(0..what.len())]),
-                        Step::Background(rng.random_range(1..4)),
-                    ]
-                }
-                18..=20 if is_promoting(setup) => {
-                    [vec![Step::Read(1)], operation(OPERATIONS + 1, index * 2)].concat()
-                }
-                which => operation(which % OPERATIONS, index * 2),
-            });
-        }
+        let mut choices = Choices::of_seed(seed.wrapping_mul(LONG) + number);
+        let length = 20 + choices.index(40);
+        let steps = (0..length).flat_map(|index| stretch(&mut choices, setup, index)).collect();
         Scenario { name: format!("{}, long {number}", setup.name), setup, steps, from_step: 0 }
     })
 }
 
+/// A life that `bytes` choose, of a fuzzer's, until they are used up, and where the power fails in it.
+#[must_use]
+pub fn of_bytes(bytes: &[u8]) -> (Scenario, Cut) {
+    let mut choices = Choices::of_bytes(bytes.to_vec());
+    let setup = choices.one_of(SETUPS);
+    let cut = Cut {
+        point: choices.index(1 << 16),
+        image: choices.below(5),
+        seed: choices.below(1 << 16),
+        again: choices.below(2) == 1,
+    };
+    let mut steps = Vec::new();
+    for index in 0..STRETCHES_MAX {
+        if choices.are_exhausted() {
+            break;
+        }
+        steps.extend(stretch(&mut choices, setup, index));
+    }
+    (Scenario { name: format!("{}, of bytes", setup.name), setup, steps, from_step: 0 }, cut)
+}
+
+/// A few steps that belong together.
+fn stretch(choices: &mut Choices, setup: Setup, index: usize) -> Vec<Step> {
+    match choices.below(36) {
+        0..=2 => vec![bulk(choices, index)],
+        3..=4 => vec![Step::Sync],
+        5..=7 => vec![Step::Background(1 + choices.index(3))],
+        8..=9 => vec![Step::Flush],
+        10..=11 => vec![Step::Read(10 + choices.index(190)), Step::Background(1)],
+        12..=17 if setup.tiered => vec![
+            Step::Read(1 + choices.index(3)),
+            Step::Force(choices.one_of([Forced::Down, Forced::Boundary, Forced::Boundary, Forced::Runs])),
+            Step::Background(1 + choices.index(3)),
+        ],
+        18..=20 if is_promoting(setup) => {
+            [vec![Step::Read(1)], operation(OPERATIONS + 1, index * 2)].concat()
+        }
+        which => operation(usize::try_from(which).unwrap_or(0) % OPERATIONS, index * 2),
+    }
+}
+
 /// A batch that fills most of a memtable.
-fn bulk(rng: &mut Xoshiro256PlusPlus, index: usize) -> Step {
-    let keyspace = if rng.random_range(0..3) == 0 { "two" } else { "default" };
-    let count = rng.random_range(2..14);
+fn bulk(choices: &mut Choices, index: usize) -> Step {
+    let keyspace = choices.one_of(["default", "default", "two"]);
+    let count = 2 + choices.index(12);
     let writes = (0..count).map(|at| Write::Put {
         keyspace: keyspace.into(),
-        key: format!("bulk{:03}", rng.random_range(0..40)).into_bytes(),
+        key: format!("bulk{:03}", choices.below(40)).into_bytes(),
         value: value(1000 * (index + 1) + at * 3),
         expiry_ms: None,
     });
-    let levels = [Durability::Memory, Durability::Os, Durability::Sync];
     let writes = writes.collect();
-    Step::Commit(writes, levels[rng.random_range(0..levels.len())])
+    Step::Commit(writes, choices.one_of([Durability::Memory, Durability::Os, Durability::Sync]))
 }
