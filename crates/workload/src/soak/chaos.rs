@@ -25,8 +25,9 @@ use crate::dirs;
 
 /// What a full disk refuses.
 const FULL: [Op; 5] = [Op::Append, Op::Create, Op::Flush, Op::Link, Op::Rename];
-/// A fault that nobody has met lasts so many times as long.
+/// A fault that nobody has met lasts so many times as long, and so long at least: machines are busy with other things for seconds.
 const UNMET_MAX: u32 = 20;
+const UNMET_MIN: Duration = Duration::from_secs(60);
 /// After a fault it is tried so often whether everything works.
 const TRIES_MAX: u32 = 1_200;
 /// From one time to the next.
@@ -93,8 +94,6 @@ impl Chaos {
         let refused = |at: usize| world.meters.iter().map(|meter| meter.refusals()[at]).sum::<u64>();
         let failures = || world.stats().map_or(0, |stats| stats.background_failures);
         let before = (refused(0), refused(1), failures());
-        let begun = world.now();
-        let latest = begun + time * UNMET_MAX;
         let full = |files: &str| FULL.map(|op| Rule::new(op, Effect::Error(ENOSPC)).on(files));
         match phase {
             Phase::Load | Phase::Calm => return Ok(()),
@@ -103,8 +102,9 @@ impl Chaos {
             Phase::SlowAway => {
                 // It begins where what was read by a compaction is removed.
                 let injected = slow.injected();
+                let is_begun = || slow.injected() > injected;
                 slow.add(Rule::new(Op::Remove, Effect::Error(EIO)));
-                world.wait_until(latest, || slow.injected() > injected);
+                self.provoke(time, true, is_begun)?;
                 slow.away(if self.random.random() { EIO } else { ENODEV });
             }
             Phase::SlowHangs => slow.add(Rule::any(Effect::Stall)),
@@ -125,11 +125,8 @@ impl Chaos {
                     _ => refused(0) > before.0,
                 }
         };
-        world.wait_until(begun + time, || false);
-        if !is_met() && phase != Phase::FastFull {
-            self.compact_some()?;
-        }
-        world.wait_until(latest, is_met);
+        world.wait_until(world.now() + time, || false);
+        self.provoke(time, phase != Phase::FastFull, is_met)?;
         let kind = match phase {
             Phase::SlowAway => Kind::SlowAway,
             Phase::SlowHangs => Kind::SlowHangs,
@@ -142,6 +139,18 @@ impl Chaos {
         slow.back();
         [fast, slow].iter().for_each(|disk| disk.clear());
         self.recover()
+    }
+
+    /// Waits until a fault is met, a while; each time that it is not within `time`, a compaction is asked for, if they help.
+    fn provoke(&mut self, time: Duration, by_compactions: bool, is_met: impl Fn() -> bool) -> Check {
+        let world = Arc::clone(&self.world);
+        let latest = world.now() + (time * UNMET_MAX).max(UNMET_MIN);
+        while !world.wait_until(world.now() + time, &is_met) && !world.is_over() && world.now() < latest {
+            if by_compactions {
+                self.compact_some()?;
+            }
+        }
+        Ok(())
     }
 
     /// Asks for a compaction, as none may be due for long; a fault keeps it from being done, or it finds nothing to do.
