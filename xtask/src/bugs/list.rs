@@ -359,7 +359,7 @@ pub(super) const BUGS: &[Bug] = &[
         "room-is-not-given-back",
         LIMITS,
         Lsm,
-        "promotion::hazards_tests::its_memory_is_bounded_and_counted_and_comes_back",
+        "promotion::tests::its_room_has_an_end_and_is_shared_by_all_caches",
     ),
     bug(
         "merge-holds-what-it-passed",
