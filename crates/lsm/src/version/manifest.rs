@@ -219,7 +219,7 @@ pub(super) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<Option<u
     Ok(Some(number))
 }
 
-fn read_whole(storage: &dyn Storage, path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
+pub(super) fn read_whole(storage: &dyn Storage, path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let failed = |error| io_error("cannot read", path, error);
     let file = storage.open(path, IoMode::Buffered).map_err(failed)?;
     let len = file.len().map_err(failed)?;

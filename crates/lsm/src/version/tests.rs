@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use kelvin_base::{Error, ErrorKind, KeyRange, Result, Tier};
 use kelvin_storage::fault::{Effect, Op, Rule};
-use kelvin_storage::{AlignedBuf, Create, FaultStorage, IoMode, MemoryStorage, Storage};
+use kelvin_storage::{Create, FaultStorage, IoMode, MemoryStorage, Storage};
 use kelvin_table::Table;
 
-use super::manifest::{FRAME_BYTES, parse};
+use super::manifest::{FRAME_BYTES, parse, read_whole};
 use super::*;
 
 pub(crate) fn meta(number: u64, smallest: &str, largest: &str) -> TableMeta {
@@ -99,10 +99,7 @@ impl Disk {
     }
 
     fn bytes(&self, path: &Path) -> Vec<u8> {
-        let len = usize::try_from(self.files.file_len(path).unwrap()).unwrap();
-        let mut buf = AlignedBuf::new();
-        let range = self.files.open(path, IoMode::Buffered).unwrap().read_at(0, len, &mut buf).unwrap();
-        buf.as_slice()[range].to_vec()
+        read_whole(&*self.files, path, u64::MAX).unwrap()
     }
 
     fn replace(&self, path: &Path, bytes: &[u8]) {
