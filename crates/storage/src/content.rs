@@ -52,28 +52,30 @@ impl Page {
         }
     }
 
-    /// A page without its zeros, if that halves it.
-    fn packed(whole: Arc<[u8; PAGE]>) -> Self {
-        let mut packed = Vec::with_capacity(PAGE / 2);
-        let is_zero = |at: usize| whole[at..at + WORD] == [0; WORD];
-        let mut at = 0;
+    /// A page of these bytes.
+    fn of(bytes: &[u8; PAGE]) -> Self {
+        Self::without_zeros(bytes).unwrap_or_else(|| Self::Whole(Arc::new(*bytes)))
+    }
+
+    /// `whole` without its zeros, if that halves it.
+    fn without_zeros(whole: &[u8; PAGE]) -> Option<Self> {
+        let mut packed = [0; PAGE / 2];
+        let (mut at, mut len) = (0, 0);
         while at < PAGE {
-            let zeros = (at..PAGE).step_by(WORD).take_while(|&at| is_zero(at)).count();
-            let start = at + zeros * WORD;
-            let words = (start..PAGE).step_by(WORD).take_while(|&at| !is_zero(at)).count();
-            let end = start + words * WORD;
-            if packed.len() + HEAD + end - start > PAGE / 2 {
-                return Self::Whole(whole);
+            let start = at + zeros(&whole[at..]);
+            let end = start + words(&whole[start..]);
+            if start == end {
+                break;
             }
-            if words > 0 {
-                for count in [zeros, words] {
-                    packed.extend_from_slice(&u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes());
-                }
-                packed.extend_from_slice(&whole[start..end]);
+            let (head, next) = (len + HEAD, len + HEAD + end - start);
+            let stretch = packed.get_mut(len..next)?;
+            for (place, bytes) in stretch.chunks_exact_mut(HEAD / 2).zip([start - at, end - start]) {
+                place.copy_from_slice(&u16::try_from(bytes / WORD).unwrap_or(u16::MAX).to_le_bytes());
             }
-            at = end;
+            packed[head..next].copy_from_slice(&whole[start..end]);
+            (at, len) = (end, next);
         }
-        Self::Packed(packed.into())
+        Some(Self::Packed(packed[..len].into()))
     }
 
     /// Fills `buf` from `within` on.
@@ -92,6 +94,19 @@ impl Page {
             }
         }
     }
+}
+
+/// Bytes of the words of zeros at the beginning of `bytes`, which are whole words.
+fn zeros(bytes: &[u8]) -> usize {
+    const MANY: usize = 8 * WORD;
+    let many = bytes.chunks_exact(MANY).take_while(|many| many.iter().fold(0, |any, byte| any | byte) == 0);
+    let many = many.count() * MANY;
+    many + bytes[many..].chunks_exact(WORD).take_while(|word| **word == [0; WORD]).count() * WORD
+}
+
+/// Bytes of the words before the first one of zeros.
+fn words(bytes: &[u8]) -> usize {
+    bytes.chunks_exact(WORD).take_while(|word| **word != [0; WORD]).count() * WORD
 }
 
 /// Bytes of a file.
@@ -117,9 +132,14 @@ impl Content {
             let within = at % PAGE;
             let count = rest.len().min(PAGE - within);
             let page = &mut self.pages[at / PAGE];
-            let mut whole = std::mem::replace(page, Page::zeros()).into_whole();
-            Arc::make_mut(&mut whole)[within..within + count].copy_from_slice(&rest[..count]);
-            *page = if within + count == PAGE { Page::packed(whole) } else { Page::Whole(whole) };
+            if let Ok(all) = rest[..count].try_into() {
+                *page = Page::of(all);
+            } else {
+                let mut whole = std::mem::replace(page, Page::zeros()).into_whole();
+                Arc::make_mut(&mut whole)[within..within + count].copy_from_slice(&rest[..count]);
+                let packed = (within + count == PAGE).then(|| Page::without_zeros(&whole)).flatten();
+                *page = packed.unwrap_or(Page::Whole(whole));
+            }
             at += count;
             rest = &rest[count..];
         }

@@ -427,15 +427,21 @@ fn clean(input: &PickInput<'_>, version: &Version, accept: &mut dyn FnMut(&Plan)
         .tables()
         .filter(|(level, file)| *level > 0 && !is_hot_run(*level) && !file.is_being_compacted())
     {
+        let is_misplaced = file.meta.tier != tier_of(level, input.config.two_tiers);
+        let (is_dense, is_expired) = (is_dense(file), mostly_expired(&file.meta, input));
+        // Nearly every table is none of them, and all are looked at each time that work ends.
+        if !is_misplaced && !is_dense && !is_expired {
+            continue;
+        }
         let lies_below =
             (level + 1..LEVELS).any(|deeper| !version.overlapping_table(deeper, &file.meta).is_empty());
         // Rewriting in place helps only if nothing must be kept for a snapshot.
         let can_rewrite = !lies_below && file.meta.sequence_max <= input.oldest_snapshot;
-        let (reason, output_level) = if file.meta.tier != tier_of(level, input.config.two_tiers) {
+        let (reason, output_level) = if is_misplaced {
             (Reason::Misplaced, level)
-        } else if is_dense(file) && (lies_below || can_rewrite) {
+        } else if is_dense && (lies_below || can_rewrite) {
             (Reason::Deletions, if lies_below { next_level(level) } else { level })
-        } else if mostly_expired(&file.meta, input) && can_rewrite {
+        } else if is_expired && can_rewrite {
             (Reason::Expired, level)
         } else {
             continue;
