@@ -37,8 +37,6 @@ const TUNABLES: [&str; 2] = ["GLIBC_TUNABLES", "glibc.malloc.tcache_count=0"];
 /// Has the allocator keep little of what is freed: the limit on memory is one on what is resident (decision 3).
 fn bound_allocator() {
     #[cfg(target_env = "gnu")]
-    begin_with_tunables();
-    #[cfg(target_env = "gnu")]
     for (parameter, value) in [
         (libc::M_ARENA_MAX, ARENAS_MAX),
         (libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN),
@@ -70,8 +68,13 @@ fn begin_with_tunables() {
 }
 
 fn main() -> ExitCode {
-    bound_allocator();
+    #[cfg(target_env = "gnu")]
+    begin_with_tunables();
     let cli = args::Cli::parse();
+    // What a simulation holds is its disks, and its limit on memory is one on what the store counts.
+    if !matches!(cli.command, args::Command::Sim(_)) {
+        bound_allocator();
+    }
     let json = cli.command.wants_json();
     match commands::run(cli.command) {
         Ok(exit) => exit.into(),
