@@ -20,6 +20,7 @@ use crate::limits::Limits;
 use crate::merge::Merged;
 use crate::record::{Record, physical_size};
 use crate::run::Sizes;
+use crate::score::Now;
 use crate::threshold::Sampler;
 use crate::version::Version;
 
@@ -61,8 +62,10 @@ impl Core {
     pub fn evict(&self, work: &mut Work) -> Result<()> {
         let before = self.version.load().tracker_sizes();
         let since_bytes = work.accessed_bytes.saturating_sub(work.evicted_at_bytes);
-        let verdict = self.judge(work, since_bytes)?;
-        work.now.turns = work.now.turns.saturating_add(1);
+        // Scores are judged as they are when records leave: CLOCK's counters have gone down by then.
+        let now = Now { turns: work.now.turns.saturating_add(1), ..work.now };
+        let verdict = self.judge(work, now, since_bytes)?;
+        work.now = now;
         work.now.lowered_halves = work.now.lowered_halves.saturating_add(verdict.lowered_halves);
         work.evicted_at_bytes = work.accessed_bytes;
         let (hot_score, limits, now) = (verdict.hot_score, verdict.limits, work.now);
@@ -95,10 +98,10 @@ impl Core {
         Ok(())
     }
 
-    /// Scans everything, and decides, `since_bytes` accessed after the last eviction.
-    fn judge(&self, work: &Work, since_bytes: u64) -> Result<Verdict> {
+    /// Scans everything, and decides, `since_bytes` accessed after the last eviction, by the scores as of `now`.
+    fn judge(&self, work: &Work, now: Now, since_bytes: u64) -> Result<Verdict> {
         let version = self.version.load_full();
-        let (now, epoch, tunes) = (work.now, self.epoch(work), self.options.has_auto_tuning);
+        let (epoch, tunes) = (self.epoch(work), self.options.has_auto_tuning);
         let all = version.sizes();
         let seed = self.options.seed.wrapping_add(u64::from(now.turns) << 32);
         let mut by_hotrap = Sampler::new(all.hotrap_bytes, seed);

@@ -219,6 +219,33 @@ fn under_a_hotspot_the_hot_set_becomes_the_hotspot_and_follows_it() {
 }
 
 #[test]
+fn an_eviction_leaves_what_fits_however_records_are_scored() {
+    let scorings = [
+        Scoring::Exponential { alpha: 0.999 },
+        Scoring::Lru,
+        Scoring::Clock { max: 3 },
+        Scoring::Clock { max: 7 },
+    ];
+    for scoring in scorings {
+        let storage = memory();
+        let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let listener = Arc::clone(&told);
+        let evicted = move |_, after| listener.lock().push(after);
+        // The hotspot is a half more than fits, and most of it is counted as far as counters go.
+        let options = Options { scoring, ..small(2_000_000).with_fixed_hot_set(1_000_000) };
+        let ralt = Ralt::open(Env { evicted: Some(Arc::new(evicted)), ..env(&storage) }, options);
+        drive(&ralt, 40_000, hotspot(3, 500, 1_500));
+        let told = told.lock();
+        assert!(told.len() > 3, "{scoring:?}: {} evictions", told.len());
+        for after in told.iter() {
+            // A tenth goes; which score that is is found by sampling.
+            let kept = 850_000..=1_000_000;
+            assert!(kept.contains(&after.hot_set_bytes), "{scoring:?}: {after:?}");
+        }
+    }
+}
+
+#[test]
 fn after_a_close_no_job_writes_any_more() {
     let (storage, executor) = (memory(), Arc::new(ManualExecutor::new()));
     let at = || Env { executor: Arc::<ManualExecutor>::clone(&executor), ..env(&storage) };
