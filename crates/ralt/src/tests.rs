@@ -19,6 +19,12 @@ mod shape;
 
 const DIR: &str = "/ralt";
 const OWNER: [u8; 16] = *b"the tests' store";
+const SCORINGS: [Scoring; 4] = [
+    Scoring::Exponential { alpha: 0.999 },
+    Scoring::Lru,
+    Scoring::Clock { max: 3 },
+    Scoring::Clock { max: 7 },
+];
 
 fn env(storage: &Arc<dyn Storage>) -> Env {
     let executor: Arc<dyn Executor> = Arc::new(ManualExecutor::new());
@@ -220,13 +226,7 @@ fn under_a_hotspot_the_hot_set_becomes_the_hotspot_and_follows_it() {
 
 #[test]
 fn an_eviction_leaves_what_fits_however_records_are_scored() {
-    let scorings = [
-        Scoring::Exponential { alpha: 0.999 },
-        Scoring::Lru,
-        Scoring::Clock { max: 3 },
-        Scoring::Clock { max: 7 },
-    ];
-    for scoring in scorings {
+    for scoring in SCORINGS {
         let storage = memory();
         let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let listener = Arc::clone(&told);
@@ -304,13 +304,7 @@ fn it_goes_on_after_a_restart_and_starts_anew_for_another_owner_or_another_way_o
 
 #[test]
 fn it_goes_on_with_the_scoring_it_was_kept_with_if_that_is_asked_for() {
-    let kinds = [
-        Scoring::Exponential { alpha: 0.5 },
-        Scoring::Lru,
-        Scoring::Clock { max: 3 },
-        Scoring::Clock { max: 7 },
-    ];
-    for scoring in kinds {
+    for scoring in SCORINGS {
         let storage = memory();
         let ralt = Ralt::open(env(&storage), Options { scoring, keeps_scoring: true, ..small(2_000_000) });
         assert_eq!(ralt.scoring(), scoring, "there is nothing to go on with");
@@ -319,7 +313,7 @@ fn it_goes_on_with_the_scoring_it_was_kept_with_if_that_is_asked_for() {
         let hot = hot_keys(&ralt, KeyRange::ALL);
         assert!(!hot.is_empty());
         drop(ralt);
-        for asked in kinds {
+        for asked in SCORINGS {
             let options = Options { scoring: asked, keeps_scoring: true, ..small(2_000_000) };
             let again = Ralt::open(env(&storage), options);
             assert_eq!((again.scoring(), hot_keys(&again, KeyRange::ALL)), (scoring, hot.clone()));
