@@ -161,22 +161,30 @@ impl Engine {
             drop(work);
             return self.files.leaving.tell_when_removed(removed);
         };
-        let kind = kind_of(&plan);
+        let (kind, space_bytes) = (kind_of(&plan), plan.space_bytes);
         let begun = self.begin_compaction(&mut work, plan);
         let quiet = work.is_quiet();
         drop(work);
         // It may have taken the room that writers counted on.
         self.refresh_pressure();
-        match begun {
-            Ok(()) => true,
-            Err(error) => {
-                // Work in flight starts it anew when it ends; without any, a disk that others fill is looked at later.
-                if quiet {
-                    self.failed(kind, &error);
-                }
-                false
-            }
+        begun.map_or_else(|error| self.not_begun(kind, space_bytes, quiet, &error), |()| true)
+    }
+
+    /// What follows when a compaction of `kind` did not get the `space_bytes` it was chosen for: true if another choice is to be made.
+    fn not_begun(&self, kind: Kind, space_bytes: [u64; 2], quiet: bool, error: &Error) -> bool {
+        // The log, or the tracker, took some of it since: another may fit in what is left, and nothing has failed.
+        let has_shrunk = |tier: Tier| {
+            let left = self.space.available(tier, Priority::Essential);
+            left.is_some_and(|left| left < space_bytes[tier.index()])
+        };
+        if Tier::ALL.into_iter().any(has_shrunk) && !seeded_bug!("room-taken-meanwhile-is-a-failure") {
+            return true;
         }
+        // Work in flight starts it anew when it ends; without any, a disk that others fill is looked at later.
+        if quiet {
+            self.failed(kind, error);
+        }
+        false
     }
 
     /// The versions of all keyspaces.
@@ -333,6 +341,10 @@ impl Engine {
             Ok(()) => {
                 let mut work = self.work.lock();
                 let recovered = work.delays.remove(&kind).is_some();
+                // What failed beside it may go on, too: who waits for it would see neither a failure nor anything due.
+                if recovered && !seeded_bug!("failed-work-waits-without-a-failure") {
+                    work.held.remove(&kind);
+                }
                 // A flush that only waited for room need not wait longer.
                 if !work.delays.contains_key(&Kind::Flush) {
                     work.held.remove(&Kind::Flush);
@@ -497,6 +509,51 @@ mod tests {
     use super::*;
     use crate::db::Db;
     use crate::db::testing::{World, key, put_on_slow, value};
+
+    #[test]
+    fn writers_wait_for_work_whose_failure_a_success_beside_it_made_forgotten() {
+        let world = World::new();
+        let db = Db::open(world.options()).unwrap();
+        let engine = &db.engine;
+        for kind in [Kind::Flush, Kind::Fast, Kind::Slow] {
+            engine.ended(kind, Err(Error::new(ErrorKind::Io, "as the test wants")));
+            assert!(engine.health.background_error().is_some());
+            engine.ended(kind, Ok(()));
+            assert!(engine.health.background_error().is_none());
+        }
+        // More than level 0 and the memtables take, with no job run but by the writer who waits, and no time passing.
+        (0..20_000).for_each(|number| db.put(&key(number), &value(number, "put")).unwrap());
+        assert!(engine.counters.work.compactions.get() > 0);
+    }
+
+    #[test]
+    fn room_that_others_took_since_a_compaction_was_chosen_is_no_failure_of_it() {
+        let world = World::new();
+        let db = Db::open(world.options()).unwrap();
+        let engine = &db.engine;
+        // Jobs wait until somebody runs them: level 0 is due, and nothing of it has begun.
+        engine.work.lock().held.insert(Kind::Fast);
+        engine.work.lock().held.insert(Kind::Slow);
+        while engine.keyspaces.load().default_one().peek().version.levels[0].tables.len() < 6 {
+            (0..200).for_each(|number| db.put(&key(number), &value(number, "put")).unwrap());
+            db.flush().unwrap();
+        }
+        engine.work.lock().held.clear();
+        let mut work = engine.work.lock();
+        let plan = engine.next_plan(&engine.versions_now(), &work).expect("level 0 is due");
+        let (kind, space_bytes) = (kind_of(&plan), plan.space_bytes);
+        let left = engine.space.available(Tier::Fast, Priority::Essential).unwrap() - space_bytes[0] + 1;
+        let others = engine.space.reserve(Tier::Fast, left, Priority::Essential).unwrap();
+        let refused = engine.begin_compaction(&mut work, plan).unwrap_err();
+        drop(work);
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        assert!(engine.not_begun(kind, space_bytes, true, &refused), "there may be another");
+        assert!(engine.health.background_error().is_none() && engine.work.lock().held.is_empty());
+        drop(others);
+        // Where the store's own books have room it is the disk that is full.
+        assert!(!engine.not_begun(kind, space_bytes, true, &refused));
+        assert!(engine.health.background_error().is_some());
+    }
 
     #[test]
     fn a_job_that_panics_stops_writes_and_neither_reads_nor_what_was_acknowledged() {

@@ -386,6 +386,18 @@ pub(super) const BUGS: &[Bug] = &[
         "promotion::flush_tests::no_copy_gives_way_for_the_room_that_a_read_still_holds_unless_it_holds_it_for_long",
     ),
     bug(
+        "failed-work-waits-without-a-failure",
+        LIMITS,
+        Lsm,
+        "schedule::tests::writers_wait_for_work_whose_failure_a_success_beside_it_made_forgotten",
+    ),
+    bug(
+        "room-taken-meanwhile-is-a-failure",
+        LIMITS,
+        Lsm,
+        "schedule::tests::room_that_others_took_since_a_compaction_was_chosen_is_no_failure_of_it",
+    ),
+    bug(
         "merge-step-cuts-a-table",
         LIMITS,
         Lsm,
