@@ -57,6 +57,7 @@ pub use kelvin_base::{
     PointStore, Result, Sequence, SystemClock, ThreadPool, Tier, VALUE_BYTES_MAX,
 };
 pub use kelvin_lsm::batch::WriteBatch;
+pub use kelvin_lsm::bulk::{BulkLoad, BulkLoaded};
 pub use kelvin_lsm::check::{CheckReport, FileCheck, FileKind, check};
 pub use kelvin_lsm::db::{DEFAULT_KEYSPACE, Db, DbIterator, IterOptions, Keyspace, Snapshot, WriteOptions};
 pub use kelvin_lsm::hotness::HotnessStats;

@@ -306,12 +306,17 @@ impl Engine {
         let outcome = self.install(keyspace, edit, flushed, consumed);
         // Where the outcome is unknown or in doubt the tables of both stay.
         if outcome.is_err() && self.health.fatal().is_none() {
-            let kept = |meta: &&TableMeta| self.versions.lock().is_in_doubt(meta.tier, meta.number);
-            for meta in made.iter().filter(|meta| !kept(meta)) {
-                self.files.remove(meta.tier, meta.number);
-            }
+            self.remove_unless_in_doubt(made);
         }
         outcome
+    }
+
+    /// Removes tables that were made and are not needed, but for those that an edit names which may have happened.
+    pub(crate) fn remove_unless_in_doubt(&self, made: &[TableMeta]) {
+        let kept = |meta: &&TableMeta| self.versions.lock().is_in_doubt(meta.tier, meta.number);
+        for meta in made.iter().filter(|meta| !kept(meta)) {
+            self.files.remove(meta.tier, meta.number);
+        }
     }
 
     /// Work on a keyspace dropped meanwhile has nothing to answer for, and no writer of another waits in vain for it.

@@ -5,6 +5,7 @@
 pub mod after_read;
 pub mod audit;
 pub mod batch;
+pub mod bulk;
 pub mod check;
 pub mod checkpoint;
 pub mod compaction;

@@ -13,7 +13,7 @@ use kelvin_storage::{Storage, ThrottledStorage};
 
 use crate::options::{BenchOptions, DeviceLimits};
 use crate::samples::HotSet;
-use crate::subject::{ByteCounts, Counters, Subject, Traffic};
+use crate::subject::{ByteCounts, Counters, Fill, Subject, Traffic};
 
 /// The store's directory beside the benchmark's mark: the engine refuses a new store among files it does not know.
 const STORE: &str = "store";
@@ -104,6 +104,10 @@ fn traffic(stats: &Stats, more: &mut Vec<(String, u64)>) -> Traffic {
 impl Subject for KelvinSubject {
     fn store(&self) -> &dyn OrderedStore {
         &self.db
+    }
+
+    fn bulk_load(&self, fill: Fill<'_>) -> Result<()> {
+        self.db.bulk_load(|load| fill(&mut |key, value| load.put(key, value))).map(drop)
     }
 
     fn counters(&self) -> Counters {

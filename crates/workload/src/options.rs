@@ -292,6 +292,8 @@ pub struct BenchOptions {
     pub seed: u64,
     /// Use the store of an earlier run instead of loading one.
     pub reuse: bool,
+    /// Kelvin's systems only: all but as many records as the fast tier holds are loaded at once, in order of their keys, and the rest is put as others are.
+    pub bulk_load: bool,
     /// Values are zeros behind what tells them apart: a simulation keeps their files in memory.
     pub sparse_values: bool,
     /// RocksDB's systems only: collect its statistics (costs it processor time). `None`: only where the hit rate needs them.
@@ -326,6 +328,7 @@ impl BenchOptions {
             limits: DeviceLimits::default(),
             seed: 1,
             reuse: false,
+            bulk_load: false,
             sparse_values: false,
             peer_statistics: None,
             listener: None,
@@ -371,6 +374,14 @@ impl BenchOptions {
             .map(|dir| dir.join(format!("bench-{}-slow", self.system)))
     }
 
+    /// Records that are loaded at once: all but as many bytes as the fast tier may hold, which are put.
+    #[must_use]
+    pub fn bulk_records(&self) -> u64 {
+        let put_bytes = self.fast_capacity.filter(|_| self.system.is_tiered()).unwrap_or(0);
+        let put = put_bytes / (self.key_size + self.value_size).max(1) as u64;
+        if self.bulk_load { self.records.saturating_sub(put) } else { 0 }
+    }
+
     /// Refuses what cannot be run.
     ///
     /// # Errors
@@ -403,6 +414,10 @@ impl BenchOptions {
         if self.system.is_tiered() && (self.slow.is_none() || self.fast_capacity.is_none()) {
             let what = format!("system {} has two tiers", self.system);
             return refuse(&what, "give --slow DIR and --fast-capacity BYTES");
+        }
+        if self.system.is_peer() && self.bulk_load {
+            let what = format!("system {} cannot be loaded at once", self.system);
+            return refuse(&what, "leave --bulk-load out, or measure a system of Kelvin's");
         }
         if self.system.is_peer() && self.listener.is_some() {
             let what = format!("system {} tells of no events", self.system);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kelvin::Purpose;
-use kelvin_base::{OrderedStore, PointStore, Result};
+use kelvin_base::{Error, OrderedStore, PointStore, Result};
 use parking_lot::RwLock;
 
 use crate::samples::HotSet;
@@ -107,6 +107,9 @@ pub struct Used {
     pub slow_bytes: u64,
 }
 
+/// Puts records into a store that is loaded at once, in order of their keys, by what it is given.
+pub type Fill<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>;
+
 /// A store under test.
 pub trait Subject: Send + Sync {
     /// The store itself.
@@ -118,6 +121,13 @@ pub trait Subject: Send + Sync {
     /// # Errors
     /// If the store reports that background work failed.
     fn settle(&self) -> Result<()>;
+    /// Loads at once what `fill` puts.
+    ///
+    /// # Errors
+    /// `InvalidArgument` from a system that cannot; the store's, and the error of `fill`.
+    fn bulk_load(&self, _fill: Fill<'_>) -> Result<()> {
+        Err(Error::invalid("this system cannot be loaded at once").advice("leave --bulk-load out"))
+    }
     /// How large each of its levels is, bytes; nothing for a system without.
     fn levels(&self) -> Vec<(String, u64)> {
         Vec::new()

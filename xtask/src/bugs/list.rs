@@ -30,6 +30,7 @@ const TRACKER: &str = "a tracker's files that are not ours";
 const ADVISORY: &str = "copies are advisory";
 const ACKNOWLEDGED: &str = "acknowledged at a level it has not reached";
 const ATOMIC: &str = "compare-and-set beside other writers";
+const BULK: &str = "a bulk load: all or nothing, in a prefix, and seen by nobody halfway";
 const LIMITS: &str = "memory and capacity are limits";
 const LEFT_OVER: &str = "what a fault leaves behind adds up";
 const DAMAGE: &str = "damage is told, and nothing stale is given out for it";
@@ -541,5 +542,23 @@ pub(super) const BUGS: &[Bug] = &[
         ACKNOWLEDGED,
         Trust,
         "sync_failed::a_close_says_so_if_it_loses_writes_that_were_acknowledged_in_memory",
+    ),
+    bug(
+        "bulk-load-beside-a-snapshot",
+        BULK,
+        Trust,
+        "bulk::nobody_sees_a_keyspace_empty_and_filled_at_one_moment",
+    ),
+    bug(
+        "bulk-load-into-what-was-written",
+        BULK,
+        Trust,
+        "bulk::a_keyspace_that_holds_something_or_is_written_to_meanwhile_takes_no_load",
+    ),
+    bug(
+        "bulk-load-before-its-log",
+        BULK,
+        Trust,
+        "bulk::a_power_loss_keeps_all_of_a_load_with_what_was_before_it_or_nothing",
     ),
 ];

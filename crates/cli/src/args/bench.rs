@@ -103,6 +103,9 @@ pub struct WorkArgs {
     /// Bytes of a value
     #[arg(long, value_name = "BYTES", default_value_t = 1000, help_heading = "How much")]
     pub value_size: usize,
+    /// Load all but what the fast disk holds at once, as tables in order of keys, and put the rest
+    #[arg(long, help_heading = "How much")]
+    pub bulk_load: bool,
     /// Operations of the run phase
     #[arg(long, value_name = "N", value_parser = values::count, help_heading = "How much")]
     pub ops: Option<u64>,

@@ -148,10 +148,12 @@ Formats: csv (columns key,value,expiry_ms; key_base64, key_hex, key_escape and s
 are not text), jsonl ({\"key\":\"a\",\"value\":\"b\"} a line), dump (what `kelvin dump` writes by
 default). The format comes from --format, else the file's extension, else its first bytes.
 A store that does not exist is made. Records are written in batches; an error names the line or
-byte and says how many records were loaded before it; those stay.
+byte and says how many records were loaded before it; those stay. With --bulk they are written as
+tables at once, which takes a part of the time: all of them or, after an error, none.
 
 Examples:
   kelvin load --fast ./store users.csv
+  kelvin load --fast ./copy --bulk all.dump
   zcat events.jsonl.gz | kelvin load --fast ./store --format jsonl -
   kelvin dump --fast ./old | kelvin load --fast ./new -
   kelvin load --fast /nvme/s --slow /hdd/s --fast-capacity 10GiB *.dump")]
@@ -174,6 +176,10 @@ pub struct Load {
     /// Give every record that has no end one this far away
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub ttl: Option<Duration>,
+    /// Write the records as tables at once: they must come in order of their keys (a dump's do), and
+    /// the keyspace must hold nothing yet
+    #[arg(long, conflicts_with = "batch")]
+    pub bulk: bool,
     /// Bytes of records written at once; a quarter of a memtable at most
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "1MiB")]
     pub batch: u64,

@@ -83,6 +83,9 @@ pub struct Paper {
     /// Seconds of each measurement of the two disks, before the runs; 0 for none
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub disk_seconds: f64,
+    /// Load Kelvin's stores at once, as tables in order of keys, but for what the fast disk holds, which is put
+    #[arg(long)]
+    pub bulk_load: bool,
     /// Keep the loaded stores for the next time
     #[arg(long)]
     pub keep_stores: bool,

@@ -43,6 +43,9 @@ pub struct SimPaper {
     /// Seed of keys, values and the mix
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Load all but what the fast disk holds at once, as tables in order of keys, and put the rest
+    #[arg(long)]
+    pub bulk_load: bool,
     /// Make only runs with this in their name, and show what was made before of the others
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,

@@ -173,6 +173,7 @@ pub(super) fn options_of(
         memory: memory.unwrap_or(defaults.memory),
         scan_length: work.scan_length,
         warm_up: work.warm_up,
+        bulk_load: work.bulk_load,
         seed: work.seed,
         ..defaults
     })

@@ -1,7 +1,7 @@
-//! `kelvin load`: records from files or a pipe, in batches.
+//! `kelvin load`: records from files or a pipe, in batches or as tables at once.
 //!
 //! Invariant: when an input is refused in the middle, every record before the place named is in the store and the
-//! error says how many these are. Loading the same input again writes the same records again, so a corrected input can
+//! error says how many these are; with `--bulk` none is. Loading the same input again writes the same records again, so a corrected input can
 //! simply be loaded once more.
 
 use std::io::BufRead;
@@ -35,15 +35,6 @@ pub fn run(args: &Load) -> Outcome {
     let keyspace = db.keyspace(&args.keyspace.keyspace)?;
     let total = inputs.iter().map(|input| input.len).sum::<Option<u64>>();
     let bar = progress::bar(total, "bytes", args.quiet || args.output.json);
-    let mut sink = Sink {
-        keyspace,
-        batch: WriteBatch::new(),
-        batch_bytes: 0,
-        batch_bytes_max: args.batch.clamp(1, (db.config().memtable_bytes / BATCH_OF_MEMTABLE).max(1)),
-        held: 0,
-        records: 0,
-        bytes: 0,
-    };
     let options = DecodeOptions {
         header: header(args),
         encoding: args.encoding.unwrap_or_default(),
@@ -51,19 +42,64 @@ pub fn run(args: &Load) -> Outcome {
         ..DecodeOptions::default()
     };
     let ends_ms = args.ttl.map(|ttl| expiry_ms(options.now_ms, ttl));
-    let loaded = inputs.into_iter().try_for_each(|input| {
-        let source = Source { format: args.format, options, ends_ms, bar: &bar };
-        source.load(input, &mut sink)
-    });
+    let source = Source { format: args.format, options, ends_ms, bar: &bar };
+    let loaded = match args.bulk {
+        true => load_at_once(&source, inputs, &keyspace),
+        false => {
+            let batch_bytes_max = (db.config().memtable_bytes / BATCH_OF_MEMTABLE).max(1);
+            load_in_batches(&source, inputs, keyspace, args.batch.clamp(1, batch_bytes_max))
+        }
+    };
     bar.finish_and_clear();
-    if let Err(failure) = loaded {
-        let count = grouped(sink.records);
-        return Err(failure.note(format!("{count} records before it were loaded and stay in the store")));
-    }
-    let (records, size) = (sink.records, sink.bytes);
-    drop(sink);
+    let (records, size) = loaded?;
     db.close()?;
     report(records, size, clock.now(), args.output.json)
+}
+
+/// Writes the records of `inputs` in batches; how many, and the bytes of their keys and values.
+fn load_in_batches(
+    source: &Source<'_>,
+    inputs: Vec<Input>,
+    keyspace: Keyspace,
+    batch_bytes_max: u64,
+) -> Result<(u64, u64), Failure> {
+    let mut batches = Batches {
+        keyspace,
+        batch: WriteBatch::new(),
+        batch_bytes: 0,
+        batch_bytes_max,
+        held: 0,
+        records: 0,
+        bytes: 0,
+    };
+    let loaded = inputs.into_iter().try_for_each(|input| {
+        let read = source.read(input, &mut |record| batches.add(record));
+        // What was decoded before an error is loaded, so that the place in the error divides the input.
+        batches.write().and(read)
+    });
+    match loaded {
+        Ok(()) => Ok((batches.records, batches.bytes)),
+        Err(error) => {
+            let count = grouped(batches.records);
+            let note = format!("{count} records before it were loaded and stay in the store");
+            Err(Failure::from(error).note(note))
+        }
+    }
+}
+
+/// Writes the records of `inputs`, in order of their keys, as tables; how many, and the bytes of their keys and values.
+fn load_at_once(source: &Source<'_>, inputs: Vec<Input>, keyspace: &Keyspace) -> Result<(u64, u64), Failure> {
+    let loaded = keyspace.bulk_load(|load| {
+        let mut put = |record: &Record| match record.expiry_ms {
+            None => load.put(&record.key, &record.value),
+            Some(expiry_ms) => load.put_expiring(&record.key, &record.value, expiry_ms),
+        };
+        inputs.into_iter().try_for_each(|input| source.read(input, &mut put))
+    });
+    match loaded {
+        Ok(loaded) => Ok((loaded.records, loaded.bytes)),
+        Err(error) => Err(Failure::from(error).note("no record was loaded")),
+    }
 }
 
 fn header(args: &Load) -> Header {
@@ -95,8 +131,12 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn load(&self, mut input: Input, sink: &mut Sink) -> Result<(), Failure> {
-        let named = |error: Error| Failure::from(error.file(&input.name));
+    /// Hands each record of `input` to `take`.
+    fn read(
+        &self,
+        mut input: Input,
+        take: &mut dyn FnMut(&Record) -> kelvin::Result<()>,
+    ) -> kelvin::Result<()> {
         let format = match self.format.or_else(|| Format::of_path(&input.name)) {
             Some(format) => format,
             None => {
@@ -107,25 +147,22 @@ impl Source<'_> {
         let before = self.bar.position();
         let mut decoder = Decoder::new(format, &mut input.reader, self.options);
         let mut record = Record::default();
-        loop {
-            let more = decoder.next(&mut record).map_err(named);
-            if !matches!(more, Ok(true)) {
-                // What was decoded before an error is loaded, so that the place in the error divides the input.
-                sink.write()?;
-                self.bar.set_position(before + decoder.position().offset);
-                return more.map(|_| ());
-            }
+        let mut records = 0_u64;
+        while decoder.next(&mut record).map_err(|error| error.file(&input.name))? {
             record.expiry_ms = record.expiry_ms.or(self.ends_ms);
-            sink.add(&record)?;
-            if (sink.records + sink.held).is_multiple_of(RECORDS_PER_REPORT) {
+            take(&record)?;
+            records += 1;
+            if records.is_multiple_of(RECORDS_PER_REPORT) {
                 self.bar.set_position(before + decoder.position().offset);
             }
         }
+        self.bar.set_position(before + decoder.position().offset);
+        Ok(())
     }
 }
 
-/// Where records go: batches into a keyspace.
-struct Sink {
+/// Records on their way into a keyspace, in batches.
+struct Batches {
     keyspace: Keyspace,
     batch: WriteBatch,
     batch_bytes: u64,
@@ -138,8 +175,8 @@ struct Sink {
     bytes: u64,
 }
 
-impl Sink {
-    fn add(&mut self, record: &Record) -> Result<(), Failure> {
+impl Batches {
+    fn add(&mut self, record: &Record) -> kelvin::Result<()> {
         let id = self.keyspace.id();
         match record.expiry_ms {
             None => self.batch.put(id, &record.key, &record.value)?,
@@ -150,7 +187,7 @@ impl Sink {
         if self.batch_bytes >= self.batch_bytes_max { self.write() } else { Ok(()) }
     }
 
-    fn write(&mut self) -> Result<(), Failure> {
+    fn write(&mut self) -> kelvin::Result<()> {
         if self.held == 0 {
             return Ok(());
         }

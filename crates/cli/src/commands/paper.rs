@@ -40,6 +40,7 @@ pub fn run(args: &Paper) -> Outcome {
         },
         threads: args.threads,
         seed: args.seed,
+        bulk_load: args.bulk_load,
         keep_stores: args.keep_stores,
         only: args.only.clone(),
         variant: Variant {
@@ -68,6 +69,7 @@ pub fn simulate(args: &SimPaper) -> Outcome {
         limits: DeviceLimits::default(),
         threads: args.threads,
         seed: args.seed,
+        bulk_load: args.bulk_load,
         keep_stores: false,
         only: args.only.clone(),
         variant: Variant {

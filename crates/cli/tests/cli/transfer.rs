@@ -29,6 +29,28 @@ fn what_was_dumped_is_loaded_back_with_its_expiry_in_every_format() {
 }
 
 #[test]
+fn records_in_order_are_loaded_at_once_or_not_at_all() {
+    let place = filled();
+    let expected = stdout(place.on("s", "scan").arg("--json"));
+    place.on("s", "dump").arg(place.path("all.dump")).assert().success();
+    let report = stdout(place.on("t", "load").args(["--bulk", "--json"]).arg(place.path("all.dump")));
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["records"], 4);
+    assert_eq!(stdout(place.on("t", "scan").arg("--json")), expected);
+    let (code, error) = failure(place.on("t", "load").arg("--bulk").arg(place.path("all.dump")));
+    assert!(code == 2 && error.contains("holds something"), "{code} {error}");
+    assert_eq!(stdout(place.on("t", "scan").arg("--json")), expected);
+    for (rows, words) in [("b,1\na,2\n", "greater than b"), ("a,1\nb\n", "line 2")] {
+        let (code, error) = failure(place.on("u", "load").args(["--bulk", "-"]).write_stdin(rows));
+        assert!(code == 2 && error.contains(words), "{code} {error}");
+        assert!(error.contains("no record was loaded"), "{error}");
+        assert_eq!(stdout(place.on("u", "scan").arg("--count")), "0\n");
+    }
+    let (code, _) = failure(place.on("u", "load").args(["--bulk", "--batch", "1MiB", "-"]).write_stdin(""));
+    assert_eq!(code, 2);
+}
+
+#[test]
 fn a_dump_goes_through_a_pipe() {
     let place = filled();
     let dump = place.on("s", "dump").assert().success().get_output().stdout.clone();

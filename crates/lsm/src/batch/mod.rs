@@ -364,7 +364,11 @@ fn is_key(key: &[u8]) -> bool {
     !key.is_empty() && key.len() <= KEY_BYTES_MAX
 }
 
-fn check_key(key: &[u8]) -> Result<()> {
+/// Refuses a key that no record can have.
+///
+/// # Errors
+/// `InvalidArgument` that says why.
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
     if is_key(key) {
         return Ok(());
     }
@@ -372,7 +376,11 @@ fn check_key(key: &[u8]) -> Result<()> {
     Err(Error::invalid(what).expected(format!("1 to {KEY_BYTES_MAX} bytes"), format!("{} bytes", key.len())))
 }
 
-fn check_value(len: usize) -> Result<()> {
+/// Refuses a value too long for a record.
+///
+/// # Errors
+/// `InvalidArgument` that says why.
+pub(crate) fn check_value(len: usize) -> Result<()> {
     if len <= VALUE_BYTES_MAX {
         return Ok(());
     }

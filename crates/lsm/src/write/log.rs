@@ -285,15 +285,22 @@ impl Engine {
     /// # Errors
     /// The sync's; the store takes no more writes then.
     pub(crate) fn sync_log(&self) -> Result<()> {
+        self.sync_held_log(&mut self.log.lock())
+    }
+
+    /// The same for who leads writes.
+    ///
+    /// # Errors
+    /// As [`Self::sync_log`].
+    pub(crate) fn sync_held_log(&self, log: &mut Log) -> Result<()> {
         self.health.check_writable()?;
-        let mut log = self.log.lock();
         if log.is_spoilt() && log.unwritten().is_empty() && !seeded_bug!("each-sync-begins-a-log") {
             // All that was acknowledged is in the files: a new one would take room for nothing.
             self.sync_closed_logs()?;
             return self.sync_file_of(&mut log.writer);
         }
         if log.is_spoilt() {
-            self.start_anew(&mut log)?;
+            self.start_anew(log)?;
         }
         log.sync(self)
     }

@@ -7,6 +7,7 @@
 
 mod background;
 mod bad_input;
+mod bulk;
 mod copies;
 mod damage;
 mod events;

@@ -12,6 +12,15 @@ pub const fn mix64(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The value that [`mix64`] makes `mixed` of.
+#[must_use]
+pub const fn unmix64(mixed: u64) -> u64 {
+    // The inverses, modulo 2^64, of the factors of `mix64`.
+    let z = (mixed ^ (mixed >> 31) ^ (mixed >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
+    let z = (z ^ (z >> 27) ^ (z >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);
+    z ^ (z >> 30) ^ (z >> 60)
+}
+
 /// A bijection of `0..n`.
 #[derive(Clone, Debug)]
 pub struct Permutation {
@@ -65,6 +74,13 @@ mod tests {
                 places.sort_unstable();
                 assert_eq!(places, (0..n).collect::<Vec<_>>(), "n = {n}, seed = {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn what_was_mixed_can_be_told() {
+        for value in (0..1000).chain([u64::MAX, u64::MAX - 1, 1 << 63, 0x0123_4567_89ab_cdef]) {
+            assert_eq!(unmix64(mix64(value)), value);
         }
     }
 

@@ -64,6 +64,8 @@ pub struct Order {
     pub threads: usize,
     /// What random choices follow from.
     pub seed: u64,
+    /// Load Kelvin's stores at once, but for what the fast disk holds ([`BenchOptions::bulk_load`](crate::BenchOptions::bulk_load)).
+    pub bulk_load: bool,
     /// Leave the loaded stores for the next time.
     pub keep_stores: bool,
     /// Make only runs whose names hold one of these; of the others show what was made before. Empty for all.
@@ -146,6 +148,7 @@ impl Order {
         let change = |mut run: RunSpec| {
             run.options.threads = self.threads;
             run.options.seed = self.seed;
+            run.options.bulk_load = self.bulk_load && !run.options.system.is_peer();
             if self.is_simulated {
                 return run.on_disk(machine::GP3);
             }

@@ -48,6 +48,7 @@ impl Places {
             fast_capacity: options.fast_capacity,
             memory: options.memory,
             seed: options.seed,
+            bulk_load: options.bulk_load,
             // As fast as the machine: nobody measures it.
             limits: DeviceLimits::default(),
             ..BenchOptions::new(options.system, "")
@@ -229,6 +230,9 @@ pub(super) fn asked_of(options: &BenchOptions) -> Value {
         "slow_bandwidth": limits.slow_bandwidth,
         "seed": options.seed,
     });
+    if options.bulk_load {
+        asked["bulk_load"] = json!(true);
+    }
     if let Some(latency) = limits.slow_latency {
         asked["slow_latency_ms"] = json!(latency.as_secs_f64() * 1e3);
     }

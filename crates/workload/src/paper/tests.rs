@@ -66,6 +66,7 @@ fn order(out: &Path, items: &[Item]) -> Order {
         limits: DeviceLimits { slow_read_iops: Some(1_000_000), ..DeviceLimits::default() },
         threads: 2,
         seed: 1,
+        bulk_load: false,
         keep_stores: false,
         only: Vec::new(),
         variant: Variant::default(),

@@ -23,7 +23,9 @@ const CPU_EVERY: u32 = 16;
 /// What a phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Stores every record once.
+    /// Stores records at once, in order of their keys.
+    BulkLoad,
+    /// Stores every record, or every other, once.
     Load,
     /// Waits for background work.
     Settle,
@@ -37,6 +39,7 @@ impl Phase {
     /// The name in progress reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::BulkLoad => "bulk load",
             Self::Load => "load",
             Self::Settle => "settle",
             Self::WarmUp => "warm-up",

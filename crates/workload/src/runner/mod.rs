@@ -99,7 +99,8 @@ impl Bench<'_> {
     fn phase(&self, phase: Phase, progress: &mut dyn Progress) -> Result<PhaseResult> {
         let options = self.options();
         let (total, seconds) = match phase {
-            Phase::Load => (Some(options.records), None),
+            Phase::Load => (Some(options.records - options.bulk_records()), None),
+            Phase::BulkLoad => return self.bulk_load(options.bulk_records(), progress),
             Phase::Settle => return self.stage.settle(progress),
             Phase::WarmUp => (Some(options.warm_up), None),
             Phase::Run if options.seconds.is_some() => (options.ops, options.seconds),
@@ -110,6 +111,26 @@ impl Bench<'_> {
             Worker::new(self, client, phase).work(&chunks, total.unwrap_or(u64::MAX))
         };
         self.stage.phase(phase, Extent { total, seconds, threads: options.threads }, &work, progress)
+    }
+}
+
+impl Bench<'_> {
+    /// Loads `records` records at once.
+    fn bulk_load(&self, records: u64, progress: &mut dyn Progress) -> Result<PhaseResult> {
+        let work = |client: &mut Client<'_>| {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            self.stage.subject.bulk_load(&mut |put| {
+                for index in self.records.in_key_order(records).take_while(|_| !client.is_stopped()) {
+                    self.records.key_into(index, &mut key);
+                    self.records.value_into(index, 0, &mut value);
+                    put(&key, &value)?;
+                    client.count_done();
+                }
+                Ok(())
+            })
+        };
+        let extent = Extent { total: Some(records), seconds: None, threads: 1 };
+        self.stage.phase(Phase::BulkLoad, extent, &work, progress)
     }
 }
 
@@ -196,25 +217,37 @@ pub fn run_on(
     Ok(Report::new(options, run, load, peaks, slow_used))
 }
 
-/// Loads all records and lets the store settle.
+/// Loads all records and lets the store settle; how long that took, and the last phase of it that stored any.
 fn load(bench: &Bench<'_>, progress: &mut dyn Progress) -> Result<(LoadFigures, PhaseResult)> {
-    let mut loaded = bench.phase(Phase::Load, progress)?;
+    let (records, at_once) = (bench.options().records, bench.options().bulk_records());
+    let mut phases = Vec::new();
+    if at_once > 0 {
+        phases.push(bench.phase(Phase::BulkLoad, progress)?);
+    }
+    if at_once < records {
+        phases.push(bench.phase(Phase::Load, progress)?);
+    }
     let settled = bench.phase(Phase::Settle, progress)?;
-    loaded.peaks.include(&settled.peaks);
-    Ok((load_figures(&loaded, &settled, bench.options().records), loaded))
+    let figures = load_figures(&phases, &settled, records);
+    let mut last = phases.pop().unwrap_or_default();
+    phases.iter().chain([&settled]).for_each(|phase| last.peaks.include(&phase.peaks));
+    Ok((figures, last))
 }
 
-/// What loading `records` records and letting the store settle took.
-pub(crate) fn load_figures(loaded: &PhaseResult, settled: &PhaseResult, records: u64) -> LoadFigures {
-    let figures = samples::from_share(&loaded.samples, 0.0);
-    let settle_cpu = settled.samples.last().map_or(0.0, |last| last.cpu_seconds);
+/// What loading `records` records by `phases` and letting the store settle took.
+pub(crate) fn load_figures(phases: &[PhaseResult], settled: &PhaseResult, records: u64) -> LoadFigures {
+    let cpu_seconds = |phase: &PhaseResult| phase.samples.last().map_or(0.0, |last| last.cpu_seconds);
+    let seconds: f64 = phases.iter().map(PhaseResult::seconds).sum();
+    let loading_cpu: f64 = phases.iter().map(cpu_seconds).sum();
+    let ops = phases.iter().map(PhaseResult::ops).sum::<u64>().max(1) as f64;
+    let cpu_us_per_op = loading_cpu * 1e6 / ops;
     let records = records.max(1) as f64;
     LoadFigures {
-        seconds: loaded.seconds(),
-        ops_per_s: figures.ops_per_s,
-        cpu_us_per_op: figures.cpu_us_per_op,
+        seconds,
+        ops_per_s: ops / seconds.max(1e-9),
+        cpu_us_per_op,
         settle_seconds: settled.seconds(),
-        settled_ops_per_s: records / (loaded.seconds() + settled.seconds()).max(1e-9),
-        settled_cpu_us_per_op: figures.cpu_us_per_op + settle_cpu * 1e6 / records,
+        settled_ops_per_s: records / (seconds + settled.seconds()).max(1e-9),
+        settled_cpu_us_per_op: cpu_us_per_op + cpu_seconds(settled) * 1e6 / records,
     }
 }

@@ -77,7 +77,10 @@ impl<'a, 'c, 'd> Worker<'a, 'c, 'd> {
                     return Ok(());
                 }
                 match self.phase {
-                    Phase::Load => self.timed(Operation::Insert, |worker| worker.insert(number))?,
+                    Phase::Load => {
+                        let index = self.bench.options().bulk_records() + number;
+                        self.timed(Operation::Insert, |worker| worker.insert(index))?;
+                    }
                     _ => self.step(&mut rng, number)?,
                 }
                 self.client.count_done();

@@ -23,7 +23,7 @@ use crate::kelvin::{KelvinSubject, settings};
 use crate::options::{BenchOptions, Workload};
 use crate::report::Report;
 use crate::runner::{Progress, run_on};
-use crate::subject::{Counters, Subject, Used};
+use crate::subject::{Counters, Fill, Subject, Used};
 use computing::Computing;
 
 /// The wall time at which every simulation begins: 2026-01-01.
@@ -221,6 +221,10 @@ impl Subject for Simulated {
         self.kelvin.levels()
     }
 
+    fn bulk_load(&self, fill: Fill<'_>) -> Result<()> {
+        self.kelvin.bulk_load(fill)
+    }
+
     fn settle(&self) -> Result<()> {
         self.kelvin.settle()
     }
@@ -334,6 +338,37 @@ mod tests {
         let (first, second) = (run(), run());
         assert!(first.load.is_none() && first.slow_used_bytes > 1 << 20);
         assert_eq!(first.to_json().to_string(), second.to_json().to_string());
+    }
+
+    #[test]
+    fn a_store_that_is_loaded_at_once_has_the_rest_put_and_all_of_it_there() {
+        let mut options = options(System::Kelvin);
+        options.bulk_load = true;
+        (options.workload, options.keys) = (crate::Workload::Ro, crate::KeyDistribution::Uniform);
+        // Every read is checked.
+        let report = simulate(&options, &MACHINE, None, &mut NoProgress).unwrap();
+        let load = report.load.as_ref().unwrap();
+        assert!(report.ops == 8_000 && load.ops_per_s > 0.0);
+        let written = |options: &BenchOptions| {
+            let report = simulate(
+                &BenchOptions { workload: crate::Workload::Load, ..options.clone() },
+                &MACHINE,
+                None,
+                &mut NoProgress,
+            );
+            let bytes = report.unwrap().bytes;
+            [bytes.fast_written, bytes.slow_written].map(Option::unwrap)
+        };
+        let at_once = written(&options);
+        options.bulk_load = false;
+        let put = written(&options);
+        assert!(at_once[0] < put[0] / 2, "a quarter of the records is put: {at_once:?} {put:?}");
+        // With one tier nothing is left to put.
+        let mut options = self::options(System::FastOnly);
+        options.bulk_load = true;
+        assert_eq!(simulate(&options, &MACHINE, None, &mut NoProgress).unwrap().ops, 8_000);
+        options.system = System::RocksdbFast;
+        assert!(options.check().unwrap_err().to_string().contains("cannot be loaded at once"));
     }
 
     #[test]

@@ -147,7 +147,7 @@ fn run(
 
     let mut peaks = Peaks::default();
     [loaded, settled, &ran].iter().for_each(|phase| peaks.include(&phase.peaks));
-    let figures_of_load = load_figures(loaded, settled, figures.load_records);
+    let figures_of_load = load_figures(std::slice::from_ref(loaded), settled, figures.load_records);
     let slow_used = options.slow_dir().map_or(0, |dir| dirs::used_bytes(&dir));
     let mut report = Report::new(options, ran, Some(figures_of_load), peaks, slow_used);
     report.fast_discards = kelvin_storage::os::discards(&options.fast_dir());

@@ -43,7 +43,8 @@ use kelvin_base::{
 use kelvin_storage::WriteFile;
 use kelvin_table::{Fragments, Properties, TableOptions};
 
-use self::output::{OutputWriter, Shape};
+pub use self::output::OutputWriter;
+use self::output::Shape;
 use super::pick::Plan;
 use crate::memory::MemoryBudget;
 use crate::options::HotParts;
@@ -403,21 +404,38 @@ pub fn flush<S: InternalIterator>(
 /// # Errors
 /// What keeps the output from being written. No file is left then.
 pub fn write_run(copies: &[(Bytes, Bytes)], target_bytes: u64, ctx: &JobContext) -> Result<JobOutput> {
+    write_sorted(Tier::Fast, target_bytes, ctx, |out| {
+        copies.iter().try_for_each(|(internal_key, stored)| {
+            out.add(user_key(internal_key), true, internal_key, stored)
+        })
+    })
+}
+
+/// Writes what `fill` adds, in internal-key order, as tables of about `target_bytes` on `tier`.
+///
+/// # Errors
+/// What keeps the output from being written, and the error of `fill`. No file is left then.
+pub fn write_sorted(
+    tier: Tier,
+    target_bytes: u64,
+    ctx: &JobContext,
+    fill: impl FnOnce(&mut OutputWriter<'_>) -> Result<()>,
+) -> Result<JobOutput> {
     let start = ctx.clock.now();
     let made = Made::default();
     let none = Fragments::default();
     let write = || {
-        let mut out = OutputWriter::new(Shape::plain(ctx.options, target_bytes, &none), ctx, &made);
-        for (internal_key, stored) in copies {
-            out.add(user_key(internal_key), true, internal_key, stored)?;
-        }
+        let shape = Shape { tier, ..Shape::plain(ctx.options, target_bytes, &none) };
+        let mut out = OutputWriter::new(shape, ctx, &made);
+        fill(&mut out)?;
         let tables = out.finish()?;
         sync_dirs(&tables, ctx)?;
         Ok(tables)
     };
-    let tables = write().inspect_err(|_: &Error| made.remove(&*ctx.outputs))?;
-    let mut stats = JobStats { entries_out: copies.len() as u64, ..JobStats::default() };
-    stats.written_bytes[Tier::Fast.index()] = tables.iter().map(|table| table.properties.size_bytes).sum();
+    let tables: Vec<JobTable> = write().inspect_err(|_: &Error| made.remove(&*ctx.outputs))?;
+    let entries_out = tables.iter().map(|table| table.properties.entries).sum();
+    let mut stats = JobStats { entries_out, ..JobStats::default() };
+    stats.written_bytes[tier.index()] = tables.iter().map(|table| table.properties.size_bytes).sum();
     stats.duration = ctx.clock.now().saturating_sub(start);
     Ok(JobOutput { tables, stats })
 }

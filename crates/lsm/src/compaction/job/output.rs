@@ -202,6 +202,11 @@ impl<'a> OutputWriter<'a> {
         }
     }
 
+    /// Finished tables.
+    pub const fn finished(&self) -> usize {
+        self.tables.len()
+    }
+
     /// Bytes of the finished tables.
     pub fn finished_bytes(&self) -> u64 {
         self.tables.iter().map(|table| table.properties.size_bytes).sum()
