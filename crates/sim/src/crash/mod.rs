@@ -33,6 +33,8 @@ use crate::oracle::{Oracle, Write};
 pub enum Step {
     /// Commits a batch at a durability; keyspaces it names are made first if need be.
     Commit(Vec<Write>, Durability),
+    /// Loads puts of different keys, in any order, into a new keyspace at once.
+    BulkLoad(Vec<Write>),
     /// Makes everything committed survive power loss.
     Sync,
     /// Flushes the keyspace "default".
@@ -400,6 +402,7 @@ impl<'a> Recording<'a> {
     fn apply(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Commit(writes, durability) => self.commit(writes, *durability),
+            Step::BulkLoad(writes) => self.bulk_load(writes),
             Step::Sync => {
                 self.db()?.sync().map_err(failed("sync"))?;
                 self.promise(Promised::Moment(self.oracle.moment(), Durability::Sync));
@@ -450,6 +453,15 @@ impl<'a> Recording<'a> {
             self.default_moment = self.oracle.moment();
         }
         self.promise(Promised::Moment(self.oracle.moment(), durability));
+        Ok(())
+    }
+
+    fn bulk_load(&mut self, writes: &[Write]) -> Result<(), String> {
+        let Some(keyspace) = writes.first().map(keyspace_of) else { return Ok(()) };
+        self.create(keyspace)?;
+        try_bulk_load(self.db()?, writes).map_err(failed("bulk_load"))?;
+        self.oracle.commit(writes);
+        self.promise(Promised::Moment(self.oracle.moment(), Durability::Sync));
         Ok(())
     }
 
@@ -537,6 +549,26 @@ pub(crate) fn try_batch(db: &Db, writes: &[Write], durability: Durability) -> ke
         }?;
     }
     db.write(batch, &WriteOptions { durability: Some(durability), ttl: None })
+}
+
+/// Loads `writes`, puts of different keys of one keyspace, at once; the store's error as it is.
+pub(crate) fn try_bulk_load(db: &Db, writes: &[Write]) -> kelvin::Result<()> {
+    let Some(keyspace) = writes.first().map(keyspace_of) else { return Ok(()) };
+    let mut puts: Vec<_> = writes
+        .iter()
+        .filter_map(|write| match write {
+            Write::Put { key, value, expiry_ms, .. } => Some((key, value, *expiry_ms)),
+            Write::Delete { .. } | Write::DeleteRange { .. } => None,
+        })
+        .collect();
+    puts.sort_unstable();
+    let load = |load: &mut kelvin::BulkLoad<'_, '_>| {
+        puts.iter().try_for_each(|(key, value, expiry_ms)| match expiry_ms {
+            None => load.put(key, value),
+            Some(expiry_ms) => load.put_expiring(key, value, *expiry_ms),
+        })
+    };
+    db.keyspace(keyspace)?.bulk_load(load).map(drop)
 }
 
 /// The path of a directory, for errors and lists.

@@ -11,7 +11,7 @@ use crate::choices::Choices;
 use crate::oracle::Write;
 
 /// Operations sequences are made of.
-pub const OPERATIONS: usize = 14;
+pub const OPERATIONS: usize = 15;
 /// Those that a store that promotes has besides.
 const PROMOTIONS: usize = 2;
 /// Longer scenarios.
@@ -56,6 +56,9 @@ fn eager(options: Options) -> Options {
         a.manifest_bytes_max = Some(4 << 10);
     })
 }
+
+/// The keyspace of bulk loads.
+const LOADED: &str = "loaded";
 
 fn key(index: usize) -> Vec<u8> {
     format!("key{}", index % 4).into_bytes()
@@ -104,8 +107,12 @@ fn operation(which: usize, index: usize) -> Vec<Step> {
         }
         12 => vec![Step::Background(2)],
         13 => vec![Step::Commit(vec![put("two", index)], Durability::Memory)],
+        14 => vec![
+            Step::DropKeyspace(LOADED.into()),
+            Step::BulkLoad((0..4).map(|at| put(LOADED, index * 4 + at)).collect()),
+        ],
         // Promotion by flush.
-        14 => vec![Step::Read(2), Step::Background(2)],
+        15 => vec![Step::Read(2), Step::Background(2)],
         // A boundary compaction, which retains what was read and promotes what lies between the ends of its table.
         _ => vec![
             Step::Commit(vec![end("key", index), end("keyz", index)], Durability::Os),
@@ -123,7 +130,7 @@ fn prelude(setup: Setup) -> Vec<Step> {
     let commit = |writes, durability| Step::Commit(writes, durability);
     let mut steps = vec![commit((0..4).map(|index| put("default", 100 + index)).collect(), Durability::Os)];
     if is_promoting(setup) {
-        steps.extend([operation(15, 0), operation(14, 0)].concat());
+        steps.extend([operation(OPERATIONS + 1, 0), operation(OPERATIONS, 0)].concat());
     } else {
         steps.push(Step::CompactAll);
     }

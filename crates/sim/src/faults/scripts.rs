@@ -19,6 +19,8 @@ const EXDEV: i32 = 18;
 pub enum Act {
     /// Commits a batch to "default".
     Commit(Vec<Write>, Durability),
+    /// Loads puts of different keys into "default" at once; for a store that never held anything.
+    BulkLoad(Vec<Write>),
     /// Flushes.
     Flush,
     /// Compacts everything, level by level.
@@ -204,6 +206,7 @@ pub fn scripts() -> Vec<Script> {
             ("checkpoint", &checkpoint),
             ("fill", &fill),
             ("rescue", &rescue),
+            ("load", &loading()),
         ] {
             all.push(of(&format!("{name}{end}"), setup, acts));
         }
@@ -231,6 +234,19 @@ pub fn named(name: &str) -> Result<Script, String> {
     }
     let found = scripts().into_iter().find(|script| script.name == name);
     found.ok_or_else(|| format!("there is no script {name:?}"))
+}
+
+/// A bulk load, and what is written above it.
+fn loading() -> Vec<Act> {
+    vec![
+        Act::BulkLoad((0..40).map(put).collect()),
+        Act::Read,
+        puts(40, 8, Durability::Os),
+        Act::Flush,
+        Act::Read,
+        Act::Reopen,
+        Act::Read,
+    ]
 }
 
 /// What takes the records of a tiered store to the slow tier.

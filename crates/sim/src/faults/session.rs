@@ -12,7 +12,7 @@ use kelvin_storage::fault::Rule;
 use super::Victim;
 use super::scripts::{Act, Missing};
 use super::world::World;
-use crate::crash::try_batch;
+use crate::crash::{try_batch, try_bulk_load};
 use crate::oracle::{Oracle, Write};
 
 type Pair = (Vec<u8>, Vec<u8>);
@@ -109,7 +109,8 @@ impl<'a> Session<'a> {
         }
         let db = self.open()?;
         match act {
-            Act::Commit(writes, durability) => self.commit(&db, writes, *durability)?,
+            Act::Commit(writes, durability) => self.commit(writes, || try_batch(&db, writes, *durability))?,
+            Act::BulkLoad(writes) => self.commit(writes, || try_bulk_load(&db, writes))?,
             Act::Flush => db.flush().map_err(Outcome::Refused)?,
             Act::Compact => db.compact_range(None, None).map_err(Outcome::Refused)?,
             Act::Checkpoint => self.checkpoint(&db)?,
@@ -134,10 +135,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn commit(&mut self, db: &Db, writes: &[Write], durability: Durability) -> Result<(), Outcome> {
+    /// Has `writes` made by `make`, all of them or none.
+    fn commit(&mut self, writes: &[Write], make: impl FnOnce() -> kelvin::Result<()>) -> Result<(), Outcome> {
         let mut next = self.oracle.clone();
         next.commit(writes);
-        match try_batch(db, writes, durability) {
+        match make() {
             Ok(()) => {
                 self.oracle = next;
                 // What failed before is now behind the acknowledged one, so it did not happen.
@@ -316,7 +318,8 @@ impl<'a> Session<'a> {
             value: vec![b'r'; 10],
             expiry_ms: None,
         };
-        match self.commit(&db, &[write], Durability::Sync) {
+        let writes = [write];
+        match self.commit(&writes, || try_batch(&db, &writes, Durability::Sync)) {
             Ok(()) => {}
             Err(Outcome::Refused(error)) if error.kind() == ErrorKind::ReadOnly => return Ok(()),
             Err(outcome) => return Err(format!("a write with well devices: {outcome}")),
