@@ -27,6 +27,8 @@ use crate::write::room::flush_slack_bytes;
 
 /// Bytes that a table takes for an entry beside its key and value, at most.
 const ENTRY_BYTES: u64 = 32;
+/// After so many bytes the memory of the open table is counted anew.
+const COUNTED_EVERY_BYTES: u64 = 256 << 10;
 
 /// What a bulk load loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct BulkLoad<'a, 'b> {
     room: Room<'a>,
     sequence: Sequence,
     loaded: &'a mut BulkLoaded,
+    /// Bytes put since the memory of the open table was counted.
+    uncounted_bytes: u64,
     last_key: Vec<u8>,
     internal: Vec<u8>,
     stored: Vec<u8>,
@@ -121,8 +125,14 @@ impl BulkLoad<'_, '_> {
         self.last_key.extend_from_slice(key);
         self.internal.clear();
         append_internal(&mut self.internal, key, trailer(self.sequence, kind));
-        self.room.make(self.out, (self.internal.len() + self.stored.len()) as u64)?;
+        let bytes = (self.internal.len() + self.stored.len()) as u64;
+        self.room.make(self.out, bytes)?;
         self.out.add(key, true, &self.internal, &self.stored)?;
+        self.uncounted_bytes += bytes;
+        if self.uncounted_bytes >= COUNTED_EVERY_BYTES {
+            self.out.count_memory();
+            self.uncounted_bytes = 0;
+        }
         self.loaded.records += 1;
         self.loaded.bytes += (key.len() + value_len) as u64;
         Ok(())
@@ -160,6 +170,7 @@ impl Engine {
                 room,
                 sequence,
                 loaded: &mut loaded,
+                uncounted_bytes: 0,
                 last_key: Vec::new(),
                 internal: Vec::new(),
                 stored: Vec::new(),
