@@ -29,10 +29,15 @@ const ARENAS_MAX: libc::c_int = 2;
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES_MIN: libc::c_int = 128 << 10;
 
-/// Freed pieces that each thread keeps of each size: none. They would be up to 236 kB a thread. This cannot be set but in the environment that a
-/// program begins with.
+/// What a program tells the allocator in the environment that it begins with, since nowhere else it can.
 #[cfg(target_env = "gnu")]
-const TUNABLES: [&str; 2] = ["GLIBC_TUNABLES", "glibc.malloc.tcache_count=0"];
+const TUNABLES: &str = "GLIBC_TUNABLES";
+/// Freed pieces that each thread keeps of each size: none. They would be up to 236 kB a thread.
+#[cfg(target_env = "gnu")]
+const NOTHING_KEPT: [&str; 2] = ["glibc.malloc.tcache_count", "0"];
+/// Memory by the large page: the disks of a simulation are gigabytes that are read here and there.
+#[cfg(target_env = "gnu")]
+const LARGE_PAGES: [&str; 2] = ["glibc.malloc.hugetlb", "1"];
 
 /// Has the allocator keep little of what is freed: the limit on memory is one on what is resident (decision 3).
 fn bound_allocator() {
@@ -47,16 +52,15 @@ fn bound_allocator() {
     }
 }
 
-/// Begins once more, as the same process, unless the environment says how many pieces threads keep.
+/// Begins once more, as the same process, with `tunable`, unless the environment says it already.
 #[cfg(target_env = "gnu")]
-fn begin_with_tunables() {
-    let [name, tunable] = TUNABLES;
-    let given = std::env::var_os(name).unwrap_or_default();
-    if given.to_string_lossy().contains("tcache_count") {
+fn begin_with([tunable, value]: [&str; 2]) {
+    let given = std::env::var_os(TUNABLES).unwrap_or_default();
+    if given.to_string_lossy().contains(tunable) {
         return;
     }
     // Ahead of the others: glibc cuts the text where it read it, and what is seen of it may end there.
-    let mut tunables = std::ffi::OsString::from(tunable);
+    let mut tunables = std::ffi::OsString::from(format!("{tunable}={value}"));
     if !given.is_empty() {
         tunables.push(":");
         tunables.push(given);
@@ -64,15 +68,16 @@ fn begin_with_tunables() {
     let mut args = std::env::args_os();
     let (Ok(program), Some(called)) = (std::env::current_exe(), args.next()) else { return };
     // Returns only if it failed: then more stays resident, and all else is the same.
-    let _failed = Command::new(program).arg0(called).args(args).env(name, tunables).exec();
+    let _failed = Command::new(program).arg0(called).args(args).env(TUNABLES, tunables).exec();
 }
 
 fn main() -> ExitCode {
-    #[cfg(target_env = "gnu")]
-    begin_with_tunables();
     let cli = args::Cli::parse();
     // What a simulation holds is its disks, and its limit on memory is one on what the store counts.
-    if !matches!(cli.command, args::Command::Sim(_)) {
+    let is_simulated = matches!(cli.command, args::Command::Sim(_));
+    #[cfg(target_env = "gnu")]
+    begin_with(if is_simulated { LARGE_PAGES } else { NOTHING_KEPT });
+    if !is_simulated {
         bound_allocator();
     }
     let json = cli.command.wants_json();

@@ -44,9 +44,21 @@ fn a_process_with_a_store_never_has_more_than_a_tenth_over_memory_resident() {
 #[cfg(target_env = "gnu")]
 const LOOKS_MAX: usize = 200_000;
 
+/// True once the environment of process `id` tells the allocator `expected`.
+#[cfg(target_env = "gnu")]
+#[expect(clippy::disallowed_methods, reason = "a test looks at a process's environment")]
+fn is_told(id: u32, expected: &str) -> bool {
+    let (environment, expected) = (format!("/proc/{id}/environ"), format!("GLIBC_TUNABLES={expected}"));
+    (0..LOOKS_MAX).any(|_| {
+        std::thread::yield_now();
+        let now = std::fs::read(&environment).unwrap();
+        // The loader of glibc may have ended the text behind its first part.
+        now.split(|byte| *byte == 0).any(|one| one.starts_with(expected.as_bytes()))
+    })
+}
+
 #[cfg(target_env = "gnu")]
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test looks at a process's environment")]
 fn the_allocator_keeps_nothing_for_threads_unless_the_environment_says_so() {
     let none = "glibc.malloc.tcache_count=0";
     for (given, expected) in [
@@ -60,16 +72,22 @@ fn the_allocator_keeps_nothing_for_threads_unless_the_environment_says_so() {
         program.env_remove("GLIBC_TUNABLES").envs(given.map(|given| ("GLIBC_TUNABLES", given)));
         let mut running = program.stdin(std::process::Stdio::piped()).spawn().unwrap();
         // It waits for rows meanwhile.
-        let environment = format!("/proc/{}/environ", running.id());
-        let expected = format!("GLIBC_TUNABLES={expected}");
-        let is_set = (0..LOOKS_MAX).any(|_| {
-            std::thread::yield_now();
-            let now = std::fs::read(&environment).unwrap();
-            // The loader of glibc may have ended the text behind its first part.
-            now.split(|byte| *byte == 0).any(|one| one.starts_with(expected.as_bytes()))
-        });
+        let is_set = is_told(running.id(), expected);
         drop(running.stdin.take());
         assert!(running.wait().unwrap().success());
         assert!(is_set, "{expected}");
     }
+}
+
+#[cfg(target_env = "gnu")]
+#[test]
+fn the_disks_of_a_simulation_lie_in_large_pages() {
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_kelvin"));
+    // It is ended long before it would end.
+    program.args(["sim", "--records", "100M"]).env_remove("GLIBC_TUNABLES");
+    let mut running = program.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let is_set = is_told(running.id(), "glibc.malloc.hugetlb=1");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(is_set);
 }
