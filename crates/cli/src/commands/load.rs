@@ -98,7 +98,9 @@ fn load_at_once(source: &Source<'_>, inputs: Vec<Input>, keyspace: &Keyspace) ->
     });
     match loaded {
         Ok(loaded) => Ok((loaded.records, loaded.bytes)),
-        Err(error) => Err(Failure::from(error).note("no record was loaded")),
+        Err(error) => Err(Failure::from(error).note(
+            "no record was loaded; if it is the manifest that could not be written, the next opening finds all of them or none",
+        )),
     }
 }
 
@@ -191,10 +193,11 @@ impl Batches {
         if self.held == 0 {
             return Ok(());
         }
+        // What is refused is not counted, nor written again.
+        let (held, bytes) = (std::mem::take(&mut self.held), std::mem::take(&mut self.batch_bytes));
         self.keyspace.write(std::mem::take(&mut self.batch), &WriteOptions::default())?;
-        self.records += self.held;
-        self.bytes += self.batch_bytes;
-        (self.held, self.batch_bytes) = (0, 0);
+        self.records += held;
+        self.bytes += bytes;
         Ok(())
     }
 }

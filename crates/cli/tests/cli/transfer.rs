@@ -102,6 +102,27 @@ fn a_bad_line_is_named_and_what_came_before_stays() {
 }
 
 #[test]
+fn a_store_that_is_full_holds_as_many_records_as_it_says() {
+    let place = Place::new();
+    let mut state = 1_u64;
+    let mut word = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        format!("{state:016x}")
+    };
+    let rows: String = (0..20_000)
+        .map(|row| format!("{row:05},{}\n", (0..24).map(|_| word()).collect::<String>()))
+        .collect();
+    let full = ["--fast-capacity", "2MiB", "--batch", "16KiB", "-"];
+    let (code, error) = failure(place.on("s", "load").args(full).write_stdin(rows));
+    assert_eq!(code, 5, "{error}");
+    let there = stdout(place.on("s", "scan").arg("--count"));
+    let told: String = error.split(" records before it were loaded").next().unwrap().to_owned();
+    let told: String = told.chars().rev().take_while(|char| char.is_ascii_digit() || *char == ',').collect();
+    let told: String = told.chars().rev().filter(char::is_ascii_digit).collect();
+    assert_eq!(told, there.trim(), "{error}");
+}
+
+#[test]
 fn a_cut_dump_is_corruption_at_a_byte() {
     let place = filled();
     place.on("s", "dump").arg(place.path("all.dump")).assert().success();

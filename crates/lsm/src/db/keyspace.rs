@@ -250,7 +250,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// `InvalidArgument` if the keyspace holds anything, now or at the end, and for a key out of order; `Busy` if a snapshot, an iterator or a transaction lives at
-    /// the end; `NoSpace` without room for the tables; the error of `fill`. Nothing was loaded then.
+    /// the end; `NoSpace` without room for the tables; the error of `fill`. Nothing was loaded then; where it is the manifest that could not be written, the next
+    /// opening finds all of it or nothing.
     pub fn bulk_load(&self, fill: impl FnOnce(&mut BulkLoad<'_, '_>) -> Result<()>) -> Result<BulkLoaded> {
         self.check_alive()?;
         self.engine.bulk_load(&self.state, fill)

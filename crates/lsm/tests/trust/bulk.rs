@@ -156,6 +156,12 @@ fn a_keyspace_that_holds_something_or_is_written_to_meanwhile_takes_no_load() {
         .unwrap();
     assert_eq!(count(&third), RECORDS);
     assert_says(&load(&third).unwrap_err(), ErrorKind::InvalidArgument, &["holds something"]);
+    let fourth = db.keyspace("fourth").unwrap();
+    let outcome = fourth.bulk_load(|load| {
+        put_all(load, 'b')?;
+        db.drop_keyspace("fourth")
+    });
+    assert_says(&outcome.unwrap_err(), ErrorKind::InvalidArgument, &["was dropped"]);
     db.drop_keyspace("other").unwrap();
     assert_says(&load(&other).unwrap_err(), ErrorKind::InvalidArgument, &["was dropped"]);
 }

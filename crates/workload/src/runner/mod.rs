@@ -112,9 +112,7 @@ impl Bench<'_> {
         };
         self.stage.phase(phase, Extent { total, seconds, threads: options.threads }, &work, progress)
     }
-}
 
-impl Bench<'_> {
     /// Loads `records` records at once.
     fn bulk_load(&self, records: u64, progress: &mut dyn Progress) -> Result<PhaseResult> {
         let work = |client: &mut Client<'_>| {

@@ -65,6 +65,7 @@ impl<'a, 'c, 'd> Worker<'a, 'c, 'd> {
 
     /// Takes chunks off `chunks` and does them, until nothing of `total` is left.
     pub(super) fn work(mut self, chunks: &AtomicU64, total: u64) -> Result<()> {
+        let first_put = self.bench.options().bulk_records();
         loop {
             let chunk = chunks.fetch_add(1, Ordering::Relaxed);
             let (start, end) = (chunk.saturating_mul(CHUNK), (chunk + 1).saturating_mul(CHUNK).min(total));
@@ -78,8 +79,7 @@ impl<'a, 'c, 'd> Worker<'a, 'c, 'd> {
                 }
                 match self.phase {
                     Phase::Load => {
-                        let index = self.bench.options().bulk_records() + number;
-                        self.timed(Operation::Insert, |worker| worker.insert(index))?;
+                        self.timed(Operation::Insert, |worker| worker.insert(first_put + number))?;
                     }
                     _ => self.step(&mut rng, number)?,
                 }
